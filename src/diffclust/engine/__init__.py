@@ -1,0 +1,1 @@
+"""The only training loop, and everything a method file must never mention."""

@@ -1,0 +1,186 @@
+"""Data and Batch: samples on the device, or streamed from wherever they are."""
+
+import functools
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sized
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+CHUNK = 1024  # rows answered at a time
+FEWEST = 16  # below this, matrix kernels change and a row's last bits would depend on its company
+
+
+class Batch(NamedTuple):
+    x: Tensor  # (b, ...) samples
+    index: Tensor  # (b,) their positions in the data set, for methods with per-sample state
+
+
+class Rows(ABC, Sized):
+    """n samples of one shape. `divisor` turns integer images into [0, 1]."""
+
+    row_shape: tuple[int, ...]
+    divisor: float = 1.0
+
+    @abstractmethod
+    def take(self, index: Tensor) -> Tensor: ...
+
+    def to(self, device: torch.device) -> "Rows":
+        return self
+
+
+class TensorRows(Rows):
+    """In memory; moves to the device whole, in the type it has (images may stay uint8)."""
+
+    def __init__(self, x: Tensor, divisor: float = 1.0) -> None:
+        self.x, self.divisor, self.row_shape = x, divisor, tuple(x.shape[1:])
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def take(self, index: Tensor) -> Tensor:
+        return self.x[index.to(self.x.device)]
+
+    def to(self, device: torch.device) -> Rows:
+        return TensorRows(self.x.to(device), self.divisor)
+
+
+class ArrayRows(Rows):
+    """A numpy array too large to copy, such as a memory map. `arrange` brings a block to (b, *row_shape)."""
+
+    def __init__(
+        self,
+        array: np.ndarray,
+        row_shape: tuple[int, ...],
+        arrange: Callable[[Tensor], Tensor],
+        divisor: float = 1.0,
+    ) -> None:
+        self.array, self.row_shape, self.arrange, self.divisor = array, row_shape, arrange, divisor
+
+    def __len__(self) -> int:
+        return len(self.array)
+
+    def take(self, index: Tensor) -> Tensor:
+        i = index.cpu().numpy()
+        run = len(i) > 0 and i[-1] - i[0] == len(i) - 1 and bool((np.diff(i) == 1).all())
+        block = self.array[i[0] : i[-1] + 1] if run else self.array[i]
+        return self.arrange(torch.from_numpy(np.array(block, copy=True)))
+
+
+class SparseMatrix(Protocol):
+    shape: tuple[int, int]
+
+    def __getitem__(self, index: Any) -> Any: ...
+
+
+class SparseRows(Rows):
+    """A scipy CSR matrix, made dense a block at a time."""
+
+    def __init__(self, matrix: SparseMatrix) -> None:
+        self.matrix, self.row_shape = matrix, (matrix.shape[1],)
+
+    def __len__(self) -> int:
+        return self.matrix.shape[0]
+
+    def take(self, index: Tensor) -> Tensor:
+        return torch.from_numpy(self.matrix[index.cpu().numpy()].toarray())
+
+
+class DatasetRows(Rows):
+    """A torch Dataset with a length; an item is a sample, or a tuple that starts with one."""
+
+    def __init__(self, dataset: Any, row_shape: tuple[int, ...], divisor: float = 1.0) -> None:
+        self.dataset, self.row_shape, self.divisor = dataset, row_shape, divisor
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+    def take(self, index: Tensor) -> Tensor:
+        items = [self.sample(i) for i in index.tolist()]
+        for i, item in zip(index.tolist(), items, strict=True):
+            if tuple(item.shape) != self.row_shape:
+                raise ValueError(f"Sample {i} has shape {tuple(item.shape)}, the others {self.row_shape}.")
+        return torch.stack(items)
+
+    def sample(self, i: int) -> Tensor:
+        item = self.dataset[i]
+        item = torch.as_tensor(item[0] if isinstance(item, (tuple, list)) else item)
+        return item[None] if item.ndim == 2 else item
+
+
+class Summary(NamedTuple):
+    low: float
+    high: float
+    mean: Tensor  # of each value of a row, (*row_shape,)
+    spread: float  # root mean square distance of a value from its mean
+
+
+class Data:
+    """Samples as the loop and the methods see them: floating point, on the device, a batch at a time.
+
+    Batches all have one size. An epoch is every full batch of `batch_size` rows, and the few rows left over
+    sit it out; where more than a tenth would be left over, batches are made smaller instead.
+    """
+
+    def __init__(self, rows: Rows, device: torch.device, batch_size: int = CHUNK) -> None:
+        n = len(rows)
+        self.rows, self.device = rows.to(device), device
+        self.steps = max(1, n // batch_size)
+        if self.steps * batch_size < 0.9 * n:
+            self.steps += 1
+        self.batch_size = min(batch_size, n // self.steps)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def row_shape(self) -> tuple[int, ...]:
+        return self.rows.row_shape
+
+    def take(self, index: Tensor) -> Tensor:
+        x = self.rows.take(index).to(self.device)
+        x = x if x.dtype == torch.float32 else x.float()
+        return x if self.rows.divisor == 1 else x / self.rows.divisor
+
+    def shuffled(self) -> Iterator[Batch]:
+        """One epoch."""
+        order = torch.randperm(len(self), device=self.device)
+        for step in range(self.steps):
+            index = order[step * self.batch_size : (step + 1) * self.batch_size]
+            yield Batch(self.take(index), index)
+
+    def sample(self, size: int) -> Tensor:
+        """At most `size` rows, drawn without repetition."""
+        order = torch.randperm(len(self), device=self.device)
+        return self.take(order[:size].sort().values)
+
+    @torch.no_grad()
+    def map(self, fn: Callable[[Tensor], Tensor]) -> Tensor:
+        """fn over everything, in order: a row's result does not depend on the rows asked for with it."""
+        results = []
+        for start in range(0, len(self), CHUNK):
+            x = self.take(torch.arange(start, min(start + CHUNK, len(self)), device=self.device))
+            missing = max(0, FEWEST - len(x))
+            padded = torch.cat([x, x[:1].expand(missing, *x.shape[1:])]) if missing else x
+            results.append(fn(padded)[: len(x)])
+        return torch.cat(results)
+
+    @functools.cached_property
+    def summary(self) -> Summary:
+        """One pass over the values; refuses what is not finite."""
+        low, high = float("inf"), float("-inf")
+        total = torch.zeros(self.row_shape, dtype=torch.float64, device=self.device)
+        squares = torch.zeros_like(total)
+        for start in range(0, len(self), CHUNK):
+            x = self.take(torch.arange(start, min(start + CHUNK, len(self)), device=self.device))
+            if not x.isfinite().all():
+                bad = start + int((~x.flatten(1).isfinite().all(1)).nonzero()[0])
+                raise ValueError(f"Input X contains NaN or infinity (first in row {bad}).")
+            low, high = min(low, x.min().item()), max(high, x.max().item())
+            total += x.sum(0, dtype=torch.float64)
+            squares += x.double().square().sum(0)
+        mean = total / len(self)
+        variance = (squares / len(self) - mean.square()).clamp_min(0)
+        return Summary(low, high, mean.float(), variance.mean().sqrt().item())

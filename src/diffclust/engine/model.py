@@ -1,0 +1,101 @@
+"""What a method must say: its loss, its assignment, and what it does at which moment."""
+
+from abc import ABC, abstractmethod
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from ..nn.autoencoders import Autoencoder
+from ..nn.cluster import ClusterLayer, Start
+from .data import Batch, Data
+
+Losses = dict[str, Tensor]  # named scalar terms, already weighted; the engine minimises their sum
+
+
+class Report(NamedTuple):
+    """Something the user should know about a run: see `diagnostics_`."""
+
+    kind: str
+    message: str
+
+
+class Trainable(nn.Module, ABC):
+    """A loss and the hooks around a step. Nothing in `loss`, `after_backward` and `after_step` may wait for
+    the device or branch on a tensor's value; the other hooks run once an epoch and may."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reports: list[Report] = []
+        self.finished = False  # a method that cannot go on says so, and the loop ends the phase
+
+    def report(self, kind: str, message: str) -> None:
+        self.reports.append(Report(kind, message))
+
+    @abstractmethod
+    def loss(self, batch: Batch) -> Losses: ...
+
+    def before_training(self, data: Data) -> None: ...
+    def before_epoch(self, epoch: int, data: Data) -> None: ...
+    def after_backward(self) -> None: ...
+    def after_step(self, batch: Batch) -> None: ...
+    def after_epoch(self, epoch: int, data: Data) -> None: ...
+
+
+class ClusterModel(Trainable):
+    """A network with a cluster layer behind it."""
+
+    def __init__(self, autoencoder: Autoencoder, clusters: ClusterLayer) -> None:
+        super().__init__()
+        self.autoencoder = autoencoder
+        self.clusters = clusters
+
+    def embed(self, x: Tensor) -> Tensor:
+        return self.clusters.normalize(self.autoencoder.encode(x))
+
+    def assign(self, x: Tensor) -> Tensor:
+        """(b, ...) -> (b, k), rows sum to 1: the method's own assignment."""
+        return self.clusters.assignment(self.clusters.logits(self.embed(x)))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.assign(x)
+
+    @abstractmethod
+    def clustering_loss(self, z: Tensor) -> Tensor:
+        """The method's clustering loss of each embedded row, (b, d) -> (b,), on the paper's scale."""
+
+    def place_centers(self, data: Data, start: Start | Tensor) -> None:
+        if isinstance(start, Tensor):
+            self.clusters.set_centers(start.to(self.clusters.weight))
+        else:
+            self.clusters.place(self.sample_embedding(data), start)
+
+    @torch.no_grad()
+    def sample_embedding(self, data: Data, size: int = 50_000) -> Tensor:
+        """Embedded rows in eval mode, at most `size`, for placing centres."""
+        was_training = self.training
+        self.eval()
+        if len(data) <= size:
+            z = data.map(self.embed)
+        else:
+            z = torch.cat([self.embed(chunk) for chunk in data.sample(size).split(1024)])
+        self.train(was_training)
+        return z
+
+
+class Pretraining(Trainable):
+    """A model's autoencoder alone, on reconstruction; with `noise`, from inputs that lost that share."""
+
+    def __init__(self, model: ClusterModel, noise: float = 0.0) -> None:
+        super().__init__()
+        self.model = model
+        self.noise = noise
+
+    def loss(self, batch: Batch) -> Losses:
+        x = batch.x
+        seen = x * (torch.rand_like(x) >= self.noise) if self.noise else x
+        z = self.model.embed(seen)
+        return {"reconstruction": self.model.autoencoder.reconstruction_loss(x, z)}
+
+    def parameters(self, recurse: bool = True) -> Any:
+        return self.model.autoencoder.parameters(recurse)

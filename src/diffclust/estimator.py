@@ -1,0 +1,364 @@
+"""The scikit-learn face: what every method shares, written once."""
+
+import functools
+import math
+import numbers
+import warnings
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
+from sklearn.callback import CallbackSupportMixin, with_callbacks
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from . import networks
+from .callbacks import ProgressBar
+from .engine.data import Data, TensorRows
+from .engine.loop import Callback, Progress, Record, train
+from .engine.model import ClusterModel, Pretraining, Trainable
+from .engine.runtime import choose_device, choose_precision, restart_seeds, seeded
+from .inputs import Given, read
+from .nn.autoencoders import Autoencoder, Identity
+from .nn.cluster import Start
+from .selection import RULES, Run
+
+hyperparameters = dataclass(kw_only=True, eq=False, repr=False)
+
+OPTIMIZERS: dict[str, tuple[type[Optimizer], float]] = {  # with the rate each is usually run at
+    "adadelta": (torch.optim.Adadelta, 1.0),
+    "adagrad": (torch.optim.Adagrad, 1e-2),
+    "adam": (torch.optim.Adam, 1e-3),
+    "adamw": (torch.optim.AdamW, 1e-3),
+    "rmsprop": (torch.optim.RMSprop, 1e-3),
+    "sgd": (torch.optim.SGD, 1e-1),
+}
+STARTS = ("k-means", "k-means++", "random")
+
+
+@hyperparameters
+class PrototypeClusterer(
+    ClassNamePrefixFeaturesOutMixin, CallbackSupportMixin, ClusterMixin, TransformerMixin, BaseEstimator
+):
+    """A network with centres in its embedding, trained by gradients; it answers for rows it has not seen.
+
+    n_clusters: how many.
+    n_init: whole restarts from other seeds; `select` names the label-free rule that picks one.
+    network: "auto" (rows: dense, images: convolutional), "dense", "conv", "conv-pool", "identity" (cluster the
+        features as they are), or any module with `encode` and `decode`.
+    embedding_dim: width of the embedding.
+    pretrain_epochs, epochs: of the autoencoder alone, then of the method. "auto" follows the number of rows.
+    batch_size: rows a step.
+    optimizer: adadelta, adagrad, adam, adamw, rmsprop, sgd, or a callable from parameters to an optimiser.
+    lr: learning rate; None takes the optimiser's usual one.
+    device: "auto", "cpu", "cuda", ...
+    precision: of training: "auto", "float32", "bf16".
+    random_state: an int for the same answer every time.
+    verbose: show a progress bar.
+    callbacks: functions of a Progress, called after each epoch.
+    """
+
+    n_clusters: int = field(default=8, kw_only=False)
+    n_init: int = 1
+    select: str = "loss"
+    network: str | nn.Module = "auto"
+    embedding_dim: int = 10
+    pretrain_epochs: int | Literal["auto"] = "auto"
+    epochs: int | Literal["auto"] = "auto"
+    batch_size: int = 256
+    optimizer: str | Callable[..., Optimizer] = "adam"
+    lr: float | None = None
+    device: str = "auto"
+    precision: str = "auto"
+    random_state: int | np.random.RandomState | None = None
+    verbose: bool | int = False
+    callbacks: Sequence[Callback] = ()
+
+    papers: ClassVar[dict[str, dict[str, Any]]] = {}
+    auto_steps: ClassVar[tuple[int, int]] = (700, 2100)  # of pretraining and of the method, for "auto" epochs
+    auto_epochs: ClassVar[tuple[int, int]] = (100, 300)  # at most as many; and never below a tenth of them
+
+    # ---- what a method says
+
+    @abstractmethod
+    def build_model(self, autoencoder: Autoencoder, n_samples: int) -> ClusterModel: ...
+
+    def online_step(self, model: Any, z: Tensor) -> None:
+        raise NotImplementedError(f"{type(self).__name__} does not learn online.")
+
+    def network_options(self) -> dict[str, dict[str, Any]]:
+        """Constructor arguments for each kind of network, where the method has its own."""
+        return {}
+
+    def pretraining(self, model: ClusterModel) -> Trainable:
+        return Pretraining(model)
+
+    def is_joint(self) -> bool:
+        """Whether the network goes on learning beside the centres."""
+        return True
+
+    @classmethod
+    def paper(cls, name: str, **changes: Any) -> Self:
+        """An estimator with the paper's own settings for a data set; `changes` override single ones."""
+        if name not in cls.papers:
+            raise ValueError(
+                f"{cls.__name__} has no paper settings for {name!r}, only for: {', '.join(cls.papers)}."
+            )
+        return cls(**{**cls.papers[name], **changes})
+
+    # ---- learning
+
+    @with_callbacks
+    def fit(self, X: Any, y: Any = None) -> Self:
+        self._check_settings()
+        given = read(self, X, fitting=True)
+        self._check_size(given)
+        device = choose_device(self.device)
+        data = Data(given.rows, device, self.batch_size)
+        self.build_autoencoder(data)  # a misfit of network and data shows before training
+        with self._watchers(data) as (callbacks, next_run):
+            runs = []
+            for seed in restart_seeds(self.random_state, self.n_init):
+                next_run()
+                with seeded(seed, device):
+                    runs.append(self._run(data, seed, callbacks))
+        self._adopt(given, data, runs)
+        return self
+
+    def _run(self, data: Data, seed: int, callbacks: Sequence[Callback]) -> Run:
+        """One restart: pretrain, place the centres, train."""
+        go = functools.partial(
+            train, precision=choose_precision(self.precision, data.device), callbacks=callbacks
+        )
+        model = self.build_model(self.build_autoencoder(data), len(data)).to(data.device)
+        history: list[Record] = []
+        reports = list(model.reports)
+        learns = any(True for _ in model.autoencoder.parameters())
+        if learns and (epochs := self._epochs(self.pretrain_epochs, data, 0)):
+            first = self.pretraining(model)
+            history += go(first, data, self.build_optimizer(first), epochs=epochs, phase="pretraining")
+            reports += first.reports
+        epochs = self._epochs(self.epochs, data, 1)
+        if self.is_joint() or not learns:
+            history += go(model, data, self.build_optimizer(model), epochs=epochs, phase="clustering")
+            reports += model.reports
+        else:  # the network rests: embed once, and train the same method on the embeddings
+            model.eval()
+            rows = TensorRows(data.map(model.embed))
+            head = self.build_model(Identity(rows.row_shape), len(data)).to(data.device)
+            embedded = Data(rows, data.device, self.batch_size)
+            history += go(head, embedded, self.build_optimizer(head), epochs=epochs, phase="clustering")
+            reports += head.reports
+            model.clusters = head.clusters
+        model.eval()
+        return Run.evaluate(model, data, seed=seed, history=history, reports=reports)
+
+    def build_autoencoder(self, data: Data) -> Autoencoder:
+        return networks.build(self.network, data, self.embedding_dim, self.network_options())
+
+    def build_optimizer(self, model: Trainable) -> Optimizer | None:
+        parameters = [p for p in model.parameters() if p.requires_grad]
+        if not parameters:
+            return None
+        if callable(self.optimizer):
+            return self.optimizer(parameters)
+        kind, usual = OPTIMIZERS[self.optimizer]
+        return kind(parameters, lr=usual if self.lr is None else self.lr)  # type: ignore[call-arg]
+
+    def first_centers(self, embedding_dim: int) -> Start | Tensor:
+        """The method's `init`, checked: a name, or centres as a tensor."""
+        init: Any = getattr(self, "init", "k-means")
+        if isinstance(init, str):
+            if init not in STARTS:
+                raise ValueError(f"init={init!r} should be one of {', '.join(STARTS)}, or an array.")
+            return init  # type: ignore[return-value]
+        centers = torch.as_tensor(np.asarray(init), dtype=torch.float32)
+        if centers.shape != (self.n_clusters, embedding_dim):
+            raise ValueError(
+                f"init has shape {tuple(centers.shape)}, expected "
+                f"(n_clusters, embedding_dim) = ({self.n_clusters}, {embedding_dim})."
+            )
+        if not centers.isfinite().all():
+            raise ValueError("init contains NaN or infinity.")
+        return centers
+
+    def _epochs(self, wish: int | str, data: Data, phase: int) -> int:
+        if wish != "auto":
+            return int(wish)
+        most = self.auto_epochs[phase]
+        return min(most, max(most // 10, math.ceil(self.auto_steps[phase] / data.steps)))
+
+    def partial_fit(self, X: Any, y: Any = None) -> Self:
+        """Learn from one arriving batch. The first call is a `fit`; later ones move the centres and leave the
+        network as it is, so that cluster 3 stays cluster 3."""
+        if not hasattr(self, "model_"):
+            return self.fit(X)
+        given = read(self, X, fitting=False)
+        data = Data(given.rows, choose_device(self.device))
+        model = self.model_.to(data.device)
+        self.online_step(model, data.map(model.embed))
+        self._describe(Run.evaluate(model, data, seed=self.seed_, history=self.history_, reports=[]))
+        return self
+
+    # ---- answering
+
+    def predict(self, X: Any) -> Any:
+        return self._answer(X, lambda z: self.model_.clusters.logits(z).argmax(1))
+
+    def predict_proba(self, X: Any) -> Any:
+        """softmax_j(-|z - Ω_j|² / temperature_): see `temperature_`."""
+        return self._answer(X, self._probabilities)
+
+    def transform(self, X: Any) -> Any:
+        return self._answer(X, lambda z: z)
+
+    def inverse_transform(self, Z: Any) -> Any:
+        """Embeddings back to samples of the shape `fit` was given."""
+        check_is_fitted(self)
+        z = torch.as_tensor(Z, dtype=torch.float32)
+        width = self.cluster_centers_.shape[1]
+        if z.ndim != 2 or z.shape[1] != width:
+            raise ValueError(f"Z has shape {tuple(z.shape)}, expected (n, {width}): rows of the embedding.")
+        if not z.isfinite().all():
+            raise ValueError("Z contains NaN or infinity.")
+        device = choose_device(self.device)
+        model = self.model_.to(device)
+        samples = self.shape_.restore(Data(TensorRows(z), device).map(model.autoencoder.decode))
+        return samples.to(Z.device) if isinstance(Z, Tensor) else samples.cpu().numpy()
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Minus the clustering loss, mean over the rows: larger is better."""
+        losses = self._answer(X, lambda z: self.model_.clustering_loss(z).double())
+        return -float(losses.mean())
+
+    def _answer(self, X: Any, ask: Callable[[Tensor], Tensor]) -> Any:
+        check_is_fitted(self)
+        given = read(self, X, fitting=False)
+        data = Data(given.rows, choose_device(self.device))
+        model = self.model_.to(data.device).eval()
+        return given.give(data.map(lambda x: ask(model.embed(x))))
+
+    def _probabilities(self, z: Tensor) -> Tensor:
+        clusters = self.model_.clusters
+        return torch.softmax(
+            clusters.logits(z).double() / (clusters.alpha * self.temperature_), dim=1
+        ).float()
+
+    # ---- bookkeeping
+
+    def _adopt(self, given: Given, data: Data, runs: list[Run]) -> None:
+        """Keep the chosen run; nothing of an earlier fit survives."""
+        best = runs[RULES[self.select](runs)]
+        for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("__")]:
+            delattr(self, name)
+        vars(self).update(given.attributes)
+        self.runs_ = [run.to_dict() for run in runs]
+        self._describe(best)
+
+    def _describe(self, run: Run) -> None:
+        """The fitted attributes, all read off one run."""
+        self.model_ = run.model
+        self.seed_ = run.seed
+        self.labels_ = run.labels
+        self.cluster_centers_ = run.centers
+        self.inertia_ = run.inertia
+        self.clustering_loss_ = run.clustering_loss
+        self.temperature_ = run.temperature
+        self.history_ = run.history
+        self.n_iter_ = sum(record["phase"] == "clustering" for record in run.history)
+        self.diagnostics_ = run.diagnostics()
+        for message in self.diagnostics_["warnings"]:
+            warnings.warn(message, ConvergenceWarning, stacklevel=4)
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.cluster_centers_.shape[1]
+
+    def _watchers(self, data: Data) -> "Watchers":
+        return Watchers(self, data)
+
+    def _check_size(self, given: Given) -> None:
+        n = len(given.rows)
+        if n < 2:
+            raise ValueError(
+                f"Found array with {n} sample(s) while a minimum of 2 is required by {type(self).__name__}."
+            )
+        if n < self.n_clusters:
+            raise ValueError(f"n_samples={n} should be >= n_clusters={self.n_clusters}.")
+
+    def _check_settings(self) -> None:
+        def integer(name: str, least: int, auto: bool = False) -> None:
+            value = getattr(self, name)
+            if auto and isinstance(value, str) and value == "auto":
+                return
+            if not isinstance(value, numbers.Integral) or isinstance(value, bool):
+                raise TypeError(f"{name}={value!r} should be an integer{' or auto' if auto else ''}.")
+            if value < least:
+                raise ValueError(f"{name}={value} should be >= {least}.")
+
+        integer("n_clusters", 1)
+        integer("n_init", 1)
+        integer("embedding_dim", 1)
+        integer("batch_size", 2)
+        integer("pretrain_epochs", 0, auto=True)
+        integer("epochs", 0, auto=True)
+        if self.select not in RULES:
+            raise ValueError(f"select={self.select!r} should be one of {', '.join(RULES)}.")
+        if not callable(self.optimizer) and self.optimizer not in OPTIMIZERS:
+            raise ValueError(
+                f"optimizer={self.optimizer!r} should be a callable or one of {', '.join(OPTIMIZERS)}."
+            )
+        if self.lr is not None and not self.lr > 0:
+            raise ValueError(f"lr={self.lr} should be > 0.")
+        if not isinstance(self.network, (str, nn.Module)):
+            raise TypeError(f"network={self.network!r} should be a name or a module with encode and decode.")
+        choose_precision(self.precision, torch.device("cpu"))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.three_d_array = True
+        tags.transformer_tags.preserves_dtype = ["float32"]
+        return tags
+
+
+class Watchers:
+    """The user's callbacks, the progress bar and scikit-learn's own callback protocol, for one fit."""
+
+    def __init__(self, estimator: PrototypeClusterer, data: Data) -> None:
+        self.estimator = estimator
+        phases = (
+            estimator._epochs(estimator.pretrain_epochs, data, 0),
+            estimator._epochs(estimator.epochs, data, 1),
+        )
+        self.total = estimator.n_init * sum(phases)
+        self.bar = ProgressBar() if estimator.verbose else None
+
+    def __enter__(self) -> tuple[list[Callback], Callable[[], None]]:
+        estimator = self.estimator
+        self.context = estimator._init_callback_context(max_subtasks=self.total)
+        self.context.call_on_fit_task_begin(estimator=estimator)
+        callbacks = list(estimator.callbacks)
+        if hasattr(estimator, "_skl_callbacks"):
+            callbacks.append(self.tell_sklearn)
+        if self.bar:
+            self.bar.start(estimator.n_init)
+            callbacks.append(self.bar)
+        return callbacks, (self.bar.next_restart if self.bar else lambda: None)
+
+    def tell_sklearn(self, progress: Progress) -> None:
+        task = self.context.subcontext(task_name=progress.phase)
+        task.call_on_fit_task_begin(estimator=self.estimator)
+        progress.stop |= bool(task.call_on_fit_task_end(estimator=self.estimator))
+
+    def __exit__(self, *error: object) -> None:
+        if self.bar:
+            self.bar.stop()
+        if error[0] is None:
+            self.context.call_on_fit_task_end(estimator=self.estimator)

@@ -1,0 +1,174 @@
+"""The way in and out for users' data: any kind they have becomes `Rows`, and answers go back in kind.
+
+Rows (n, d) stay rows. Images become (n, channels, height, width): (n, h, w) has one channel; for four
+dimensions the channel axis is the one of at most four entries, and where both or neither could be, numpy
+arrays are channels-last and torch tensors channels-first.
+"""
+
+from collections.abc import Callable
+from copy import copy
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from sklearn.utils import check_array
+from sklearn.utils.validation import validate_data
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset, IterableDataset
+
+from .engine.data import ArrayRows, DatasetRows, Rows, SparseRows, TensorRows
+
+Layout = Literal["rows", "grey", "channels-first", "channels-last"]
+MOST_CHANNELS = 4
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How one sample lies in the user's array, and in ours."""
+
+    layout: Layout
+    row: tuple[int, ...]  # as the networks see it: (d,) or (c, h, w)
+
+    @classmethod
+    def of(cls, shape: tuple[int, ...], *, torch_like: bool) -> "Shape":
+        """From the shape of one sample."""
+        if len(shape) == 1:
+            return cls("rows", shape)
+        if len(shape) == 2:
+            return cls("grey", (1, *shape))
+        if len(shape) != 3:
+            raise ValueError(
+                f"Found array with dim {len(shape) + 1}: expected rows (n, d) or images (n, h, w), (n, h, w, c)."
+            )
+        first, last = shape[0] <= MOST_CHANNELS, shape[2] <= MOST_CHANNELS
+        if first and (torch_like or not last) or (torch_like and not last):
+            return cls("channels-first", shape)
+        return cls("channels-last", (shape[2], shape[0], shape[1]))
+
+    def arrange(self, x: Tensor) -> Tensor:
+        """(n, *as given) -> (n, *row)"""
+        if self.layout == "grey":
+            return x[:, None]
+        return x.permute(0, 3, 1, 2).contiguous() if self.layout == "channels-last" else x
+
+    def restore(self, x: Tensor) -> Tensor:
+        """(n, *row) -> (n, *as given)"""
+        if self.layout == "grey":
+            return x[:, 0]
+        return x.permute(0, 2, 3, 1).contiguous() if self.layout == "channels-last" else x
+
+
+@dataclass(frozen=True)
+class Given:
+    """A user's data, read: its rows, their shape, and how to hand answers back."""
+
+    rows: Rows
+    shape: Shape
+    give: Callable[[Tensor], Any]
+    attributes: dict[str, Any]  # what a fitted estimator remembers of its data
+
+
+def read(estimator: Any, X: Any, *, fitting: bool) -> Given:
+    """Check X and turn it into rows. The estimator is not touched."""
+    if isinstance(X, DataLoader):
+        X = X.dataset
+    if isinstance(X, IterableDataset):
+        raise TypeError(
+            "An IterableDataset has no length and no order: give a Dataset with __len__ and __getitem__."
+        )
+    if isinstance(X, Tensor):
+        given = _read_tensor(estimator, X, fitting)
+    elif isinstance(X, Dataset):
+        given = _read_dataset(X)
+    else:
+        given = _read_array(estimator, X, fitting)
+    if not fitting and given.shape.row != estimator.shape_.row:
+        ours, name = estimator.shape_.row, type(estimator).__name__
+        if len(ours) == len(given.shape.row) == 1:
+            raise ValueError(
+                f"X has {given.shape.row[0]} features, but {name} is expecting {ours[0]} features as input."
+            )
+        raise ValueError(
+            f"X has samples of shape {given.shape.row}, but {name} was fitted on samples of shape {ours}."
+        )
+    given.attributes.update(n_features_in_=int(np.prod(given.shape.row)), shape_=given.shape)
+    return given
+
+
+def _numpy(answer: Tensor) -> np.ndarray:
+    return answer.cpu().numpy()
+
+
+def _divisor(estimator: Any, fitting: bool, low: float, high: float) -> float:
+    """What integer images are divided by, so that they lie in [0, 1]: as in `fit`, whatever the values now."""
+    if low < 0 or high > 65535:
+        raise ValueError(
+            f"Integer images should have values from 0 to 65535; these reach from {low:g} to {high:g}."
+        )
+    if not fitting and estimator.image_divisor_ is not None:
+        return estimator.image_divisor_
+    return 255.0 if high <= 255 else 65535.0
+
+
+def _read_tensor(estimator: Any, x: Tensor, fitting: bool) -> Given:
+    if x.is_complex():
+        raise ValueError("Complex data not supported")
+    if x.ndim < 2:
+        raise ValueError(
+            f"Expected 2D array, got {x.ndim}D array instead: reshape to (n_samples, n_features)."
+        )
+    if x.numel() == 0:
+        raise ValueError(
+            f"Found array of shape {tuple(x.shape)} while a minimum of 1 sample and 1 feature is required."
+        )
+    if not x.isfinite().all():
+        raise ValueError("Input X contains NaN or infinity.")
+    shape = Shape.of(tuple(x.shape[1:]), torch_like=True)
+    divisor = None
+    if x.ndim > 2 and not x.is_floating_point() and x.dtype != torch.bool:
+        divisor = _divisor(estimator, fitting, x.min().item(), x.max().item())
+    values = x.detach() if divisor == 255 and x.dtype == torch.uint8 else x.detach().float()
+    rows = TensorRows(shape.arrange(values), divisor or 1.0)
+    return Given(rows, shape, lambda answer: answer.to(x.device), {"image_divisor_": divisor})
+
+
+def _read_dataset(dataset: Any) -> Given:
+    if len(dataset) == 0:
+        raise ValueError("Found a Dataset with 0 samples while a minimum of 1 is required.")
+    first = DatasetRows(dataset, ()).sample(0)
+    if first.ndim not in (1, 3):
+        raise ValueError(
+            f"A sample of the Dataset has shape {tuple(first.shape)}: expected (d,), (h, w) or (c, h, w)."
+        )
+    shape = Shape("rows" if first.ndim == 1 else "channels-first", tuple(first.shape))
+    divisor = 255.0 if first.dtype == torch.uint8 and first.ndim == 3 else None
+    rows = DatasetRows(dataset, shape.row, divisor or 1.0)
+    return Given(rows, shape, _numpy, {"image_divisor_": divisor})
+
+
+def _read_array(estimator: Any, X: Any, fitting: bool) -> Given:
+    attributes: dict[str, Any] = {"image_divisor_": None}
+    if np.ndim(X) > 2:  # type: ignore[arg-type]
+        X = check_array(X, dtype="numeric", allow_nd=True, estimator=estimator)
+    else:
+        judge = copy(estimator)  # validate_data writes to the estimator it is given
+        X = validate_data(
+            judge, X, reset=fitting, accept_sparse="csr", accept_large_sparse=False, dtype="numeric"
+        )
+        if hasattr(judge, "feature_names_in_"):
+            attributes["feature_names_in_"] = judge.feature_names_in_
+    if sp.issparse(X):
+        return Given(SparseRows(X), Shape("rows", (X.shape[1],)), _numpy, attributes)
+    shape = Shape.of(X.shape[1:], torch_like=False)
+    divisor = None
+    if X.ndim > 2 and X.dtype.kind in "iu":
+        divisor = attributes["image_divisor_"] = _divisor(estimator, fitting, X.min(), X.max())
+    rows: Rows
+    if isinstance(X, np.memmap):
+        rows = ArrayRows(X, shape.row, shape.arrange, divisor or 1.0)
+    else:
+        kept = X if divisor == 255 and X.dtype == np.uint8 else X.astype(np.float32)
+        rows = TensorRows(shape.arrange(torch.from_numpy(np.ascontiguousarray(kept))), divisor or 1.0)
+    return Given(rows, shape, _numpy, attributes)

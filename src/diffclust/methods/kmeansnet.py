@@ -1,0 +1,194 @@
+"""k-meansNet: k-means as a differentiable layer with soft assignment.
+
+Peng, Zhou, Zhu, Lv et al.: "k-meansNet: When k-means Meets Differentiable Programming".
+
+With unit-length embeddings z, a scale α, W_j = 2α Ω_j and b_j = -α |Ω_j|²,
+
+    I_ij = softmax_j(W_j·z_i + b_j)
+    L    = (1/α) mean_i Σ_j I_ij (α |z_i|² - b_j - W_j·z_i)  =  mean_i Σ_j I_ij |z_i - Ω_j|²
+
+The paper then lets W and b go their own ways, each a parameter of the optimiser (`decoupled=True`). That loss
+has no lower bound: Σ_j ∂L/∂b_j = -1/α whatever the state, so b grows for ever, and with a small α the softmax
+is uniform and every W_j gets the same push. The default keeps the centres on the unit sphere with W and b
+tied, moves them in closed form, and goes back to the best partition if it starts to dissolve.
+"""
+
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from ..engine.data import Batch, Data
+from ..engine.model import ClusterModel, Losses, Pretraining
+from ..estimator import PrototypeClusterer, hyperparameters
+from ..nn.autoencoders import Autoencoder
+from ..nn.cluster import ClusterLayer, Start
+from ..nn.ops import hard
+
+ALPHA_GRID = tuple(m * 10.0**p for p in range(-5, 1) for m in (1, 5))
+
+
+class KMeansNetModel(ClusterModel):
+    sums: Tensor  # of the rows of each cluster in this epoch
+    members: Tensor  # their number
+    squares: Tensor  # sum of |z|² over all rows
+
+    def __init__(
+        self,
+        autoencoder: Autoencoder,
+        clusters: ClusterLayer,
+        *,
+        weight: float,
+        center_step: float,
+        start: Start | Tensor,
+        repair: bool,
+    ) -> None:
+        super().__init__(autoencoder, clusters)
+        self.weight, self.center_step, self.start, self.repair = weight, center_step, start, repair
+        self.closed_form = clusters.tied
+        clusters.weight.requires_grad_(not self.closed_form)
+        self.network_learns = any(True for _ in autoencoder.parameters())
+        self.best_scatter = float("inf")
+        self.register_buffer("sums", torch.zeros(clusters.n_clusters, clusters.embedding_dim))
+        self.register_buffer("members", torch.zeros(clusters.n_clusters))
+        self.register_buffer("squares", torch.zeros(()))
+
+    def embed(self, x: Tensor) -> Tensor:
+        return torch.nn.functional.normalize(self.autoencoder.encode(x), dim=1)
+
+    def before_training(self, data: Data) -> None:
+        self.place_centers(data, self.start)
+
+    def before_epoch(self, epoch: int, data: Data) -> None:
+        for total in (self.sums, self.members, self.squares):
+            total.zero_()
+
+    def loss(self, batch: Batch) -> Losses:
+        z = self.embed(batch.x)
+        self.z = z.detach()
+        clustering = self.weight * self.clustering_loss(z).mean()
+        if not self.network_learns:
+            return {"clustering": clustering}
+        return {"reconstruction": self.autoencoder.reconstruction_loss(batch.x, z), "clustering": clustering}
+
+    def after_step(self, batch: Batch) -> None:
+        if self.closed_form:
+            self.clusters.move_(self.z, self.center_step)
+        member = hard(self.clusters.logits(self.z))
+        self.sums += member.T @ self.z
+        self.members += member.sum(0)
+        self.squares += self.z.square().sum()
+
+    def after_epoch(self, epoch: int, data: Data) -> None:
+        """Scatter is the share of the embedding's variance that the hard partition leaves inside clusters. A
+        healthy run lowers it; where it climbs, clusters are dissolving into one another."""
+        if not self.repair:
+            return
+        within = self.squares - (self.sums.square().sum(1) / self.members.clamp_min(1)).sum()
+        total = self.squares - self.sums.sum(0).square().sum() / self.members.sum()
+        scatter = (within / total.clamp_min(1e-12)).item()
+        if scatter <= self.best_scatter:
+            self.best_scatter = scatter
+            self.best_state = {name: value.clone() for name, value in self.state_dict().items()}
+        elif scatter > 1.25 * self.best_scatter + 0.02:
+            self.load_state_dict(self.best_state)
+            self.finished = True
+            self.report(
+                "collapse",
+                f"Clusters began to dissolve in epoch {epoch} (variance left inside them rose from "
+                f"{self.best_scatter:.3f} to {scatter:.3f} of the whole): went back to the best partition and "
+                f"stopped. A larger alpha than {self.clusters.alpha:g} separates them better.",
+            )
+
+    def clustering_loss(self, z: Tensor) -> Tensor:
+        logits = self.clusters.logits(z)
+        distances = z.square().sum(1, keepdim=True) - logits / self.clusters.alpha
+        return (self.clusters.assignment(logits) * distances).sum(1)
+
+
+@hyperparameters
+class KMeansNet(PrototypeClusterer):
+    """k-means as a differentiable layer with soft assignment.
+
+    Shared parameters: see `PrototypeClusterer`. `KMeansNet.paper("mnist")` has the paper's own settings.
+
+    alpha: the scale α of the softmax: how soft the assignment is. The paper's grid is 1e-5 to 5.
+    weight: of the clustering loss against the reconstruction loss per value, when joint.
+    decoupled: W and b free parameters of the optimiser (the literal paper; it may collapse).
+    center_step: length of a centre's step on the sphere, where W and b are not decoupled.
+    init: first centres: "k-means++" (the paper), "k-means", "random", or an array (n_clusters, embedding_dim).
+    joint: train network and centres together; False, the paper's text, learns the network first.
+    noise: share of the input values hidden while the autoencoder is pretrained.
+    dropout: before each encoder layer of the dense network.
+    bottleneck: "linear" or "sigmoid" (the paper), of the dense network.
+    repair: go back to the best partition when clusters begin to dissolve, and stop. False: go on regardless.
+    """
+
+    alpha: float = 5.0
+    weight: float = 0.05
+    decoupled: bool = False
+    center_step: float = 0.1
+    init: str | Any = "k-means"
+    joint: bool = True
+    noise: float = 0.0
+    dropout: float = 0.0
+    bottleneck: str = "linear"
+    repair: bool = True
+
+    papers: ClassVar[dict[str, dict[str, Any]]] = {
+        name: {
+            "n_clusters": 10,
+            "network": network,
+            "epochs": 3000,
+            "pretrain_epochs": 300,
+            "optimizer": "adadelta",
+            "alpha": alpha,
+            "decoupled": True,
+            "init": "k-means++",
+            "joint": False,
+            "noise": 0.2,
+            "dropout": 0.2,
+            "bottleneck": "sigmoid",
+            "repair": False,
+        }
+        for name, network, alpha in (
+            ("mnist", "dense", 1e-3),
+            ("mnist-cnn", "conv-pool", 1e-2),
+            ("cifar10", "dense", 0.5),
+        )
+    }
+
+    def build_model(self, autoencoder: Autoencoder, n_samples: int) -> KMeansNetModel:
+        clusters = ClusterLayer(
+            self.n_clusters,
+            autoencoder.embedding_dim,
+            assignment="softmax",
+            alpha=self.alpha,
+            tied=not self.decoupled,
+            sphere=not self.decoupled,
+        )
+        return KMeansNetModel(
+            autoencoder,
+            clusters,
+            weight=self.weight,
+            center_step=self.center_step,
+            start=self.first_centers(autoencoder.embedding_dim),
+            repair=self.repair,
+        )
+
+    def network_options(self) -> dict[str, dict[str, Any]]:
+        return {
+            "dense": {"dropout": self.dropout, "bottleneck": self.bottleneck},
+            "conv-pool": {"bottleneck": self.bottleneck},
+        }
+
+    def pretraining(self, model: ClusterModel) -> Pretraining:
+        return Pretraining(model, noise=self.noise)
+
+    def is_joint(self) -> bool:
+        return self.joint
+
+    def online_step(self, model: Any, z: Tensor) -> None:
+        if self.decoupled:
+            raise NotImplementedError("partial_fit of decoupled weights: not yet; use decoupled=False.")
+        model.clusters.move_(z, model.center_step)

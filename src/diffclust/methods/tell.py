@@ -1,0 +1,184 @@
+"""TELL: a cluster layer whose weights can be read as k-means centres.
+
+Peng, Li, Tsang, Zhu, Lv, Zhou: "XAI Beyond Classification: Interpretable Neural Clustering", JMLR 2022.
+
+An autoencoder f, g gives unit-length embeddings h = f(x) / |f(x)|; the K centres Ω_j have unit length too.
+With W_j = 2 Ω_j, the squared distance of h to a centre is 2 - W_j·h, and each row belongs to the centre
+a = argmax_j W_j·h. The loss, on the scale of the authors' code (pixels and clusters are averaged over), is
+
+    L = mean (x - g(h))²  +  λ (2 - W_a·h / K)
+
+Epochs alternate: in even ones the centres move, each by a step of constant length towards its members,
+and the network sees the reconstruction alone; in odd ones the centres rest, and the network is also pulled
+towards them.
+"""
+
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from ..engine.data import Batch, Data
+from ..engine.model import ClusterModel, Losses
+from ..estimator import PrototypeClusterer, hyperparameters
+from ..nn.autoencoders import Autoencoder
+from ..nn.cluster import ClusterLayer, Start
+from ..nn.ops import hard
+
+CenterUpdate = Literal["normalized", "optimizer", "unnormalized"]
+
+LAMBDA = 0.01  # the authors' weight, in which `clustering_loss` is always given
+ALPHA = 1e-3  # length of the authors' W is 2α: only there does Adadelta act as a plain step (section 2.2.3)
+
+
+class TELLModel(ClusterModel):
+    members: Tensor  # how many rows each centre won in this epoch
+    step: Tensor
+
+    def __init__(
+        self,
+        autoencoder: Autoencoder,
+        clusters: ClusterLayer,
+        *,
+        weight: float,
+        center_step: float,
+        center_decay: float,
+        center_update: CenterUpdate,
+        start: Start | Tensor,
+        repair: bool,
+    ) -> None:
+        super().__init__(autoencoder, clusters)
+        self.weight, self.center_step, self.center_decay = weight, center_step, center_decay
+        self.center_update, self.start, self.repair = center_update, start, repair
+        self.closed_form = center_update == "normalized"
+        clusters.weight.requires_grad_(not self.closed_form)
+        self.network_learns = any(True for _ in autoencoder.parameters())
+        self.moving_centers = True
+        self.register_buffer("members", torch.zeros(clusters.n_clusters))
+        self.register_buffer("step", torch.tensor(center_step))
+
+    def before_training(self, data: Data) -> None:
+        self.place_centers(data, self.start)
+
+    def before_epoch(self, epoch: int, data: Data) -> None:
+        self.moving_centers = epoch % 2 == 0 or not self.network_learns
+        turn = epoch // 2 if self.network_learns else epoch
+        self.step.fill_(self.center_step / (1 + self.center_decay * turn))
+        self.members.zero_()
+
+    def loss(self, batch: Batch) -> Losses:
+        z = self.embed(batch.x)
+        self.z = z.detach()
+        pulled = self.z if self.moving_centers else z
+        clustering = self.weight * self.spread(pulled).mean()
+        if not self.network_learns:
+            return {"clustering": clustering}
+        return {"reconstruction": self.autoencoder.reconstruction_loss(batch.x, z), "clustering": clustering}
+
+    def spread(self, z: Tensor) -> Tensor:
+        """2 - W_a·h / K for each row; off the sphere |z - Ω_a|² / K, which has the same gradient on it."""
+        own = self.clusters.distances(z).amin(1) / self.clusters.n_clusters
+        return own + 2 * (1 - 1 / self.clusters.n_clusters) if self.clusters.sphere else own
+
+    def after_backward(self) -> None:
+        grad = self.clusters.weight.grad
+        if grad is None:
+            return
+        if not self.moving_centers:
+            grad.zero_()
+        elif self.center_update == "optimizer":
+            self.clusters.normalize_gradient_(self.center_step)
+
+    def after_step(self, batch: Batch) -> None:
+        if not self.closed_form:
+            self.clusters.project_()
+        elif self.moving_centers:
+            self.clusters.move_(self.z, self.step)
+        self.members += hard(self.clusters.logits(self.z)).sum(0)
+
+    def after_epoch(self, epoch: int, data: Data) -> None:
+        dead = self.members == 0
+        if self.repair and self.moving_centers and bool(dead.any()):
+            self.clusters.revive_(dead, self.sample_embedding(data, 1024))
+            self.report("repaired", "A centre that won no row was moved to a badly served row.")
+
+    def clustering_loss(self, z: Tensor) -> Tensor:
+        return LAMBDA * self.spread(z)
+
+
+@hyperparameters
+class TELL(PrototypeClusterer):
+    """Interpretable neural clustering: k-means on a learnt sphere, with centres one can read and decode.
+
+    Shared parameters: see `PrototypeClusterer`. The defaults are for users: an autoencoder is trained first
+    and k-means places the centres. `TELL.paper("mnist")` has the paper's own settings.
+
+    weight: λ, of the clustering loss against the reconstruction loss per value.
+    center_step: length of one centre update, as a share of the centre's length.
+    center_decay: the t-th time round, the step is center_step / (1 + center_decay · t). 0: constant, as in the paper.
+    center_update: "normalized" takes the step in closed form; "optimizer" leaves it to the optimiser after
+        rescaling the gradient (the authors' code); "unnormalized" does not rescale (the paper's ablation).
+    init: first centres: "k-means", "k-means++", "random" (the paper), or an array (n_clusters, embedding_dim).
+    joint: train network and centres together; False learns the network first and then only the centres.
+    sphere: embeddings and centres have unit length. False clusters in the plain Euclidean space.
+    dropout: before each encoder layer of the dense network.
+    repair: move a centre that wins no row in an epoch to a badly served row. False: the literal paper.
+    """
+
+    weight: float = 0.05
+    center_step: float = 0.1
+    center_decay: float = 0.0
+    center_update: CenterUpdate = "normalized"
+    init: str | Any = "k-means"
+    joint: bool = True
+    sphere: bool = True
+    dropout: float = 0.0
+    repair: bool = True
+
+    papers: ClassVar[dict[str, dict[str, Any]]] = {
+        name: {
+            "n_clusters": 10,
+            "n_init": 5,
+            "select": "loss",
+            "network": network,
+            "pretrain_epochs": 0,
+            "epochs": 3000,
+            "optimizer": "adadelta",
+            "weight": LAMBDA,
+            "center_decay": 0.0,
+            "init": "random",
+            "dropout": dropout,
+            "repair": False,
+        }
+        for name, network, dropout in (
+            ("mnist", "conv", 0.0),
+            ("mnist-dense", "dense", 0.2),
+            ("cifar10", "conv", 0.0),
+        )
+    }
+
+    def build_model(self, autoencoder: Autoencoder, n_samples: int) -> TELLModel:
+        if not self.sphere and self.center_update != "normalized":
+            raise ValueError(f"center_update={self.center_update!r} needs sphere=True.")
+        alpha = 1.0 if self.center_update == "normalized" else ALPHA
+        clusters = ClusterLayer(self.n_clusters, autoencoder.embedding_dim, alpha=alpha, sphere=self.sphere)
+        return TELLModel(
+            autoencoder,
+            clusters,
+            weight=self.weight,
+            center_step=self.center_step,
+            center_decay=self.center_decay,
+            center_update=self.center_update,
+            start=self.first_centers(autoencoder.embedding_dim),
+            repair=self.repair,
+        )
+
+    def network_options(self) -> dict[str, dict[str, Any]]:
+        return {"dense": {"dropout": self.dropout}}
+
+    def is_joint(self) -> bool:
+        return self.joint
+
+    def online_step(self, model: Any, z: Tensor) -> None:
+        """The paper's online rule: the centres move as in an even epoch, the network rests."""
+        model.clusters.move_(z, model.center_step)

@@ -1,0 +1,209 @@
+"""The networks of the papers: dense, two convolutional ones, and none at all.
+
+An autoencoder takes values as the user has them. Its first act is `(x - shift) / scale`, its last the
+reverse, so that training sees well-scaled numbers whatever the units; both are buffers, one number each
+or one a feature, and travel with the weights.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+Output = Literal["sigmoid", "linear"]
+
+
+class Autoencoder(nn.Module):
+    """encode: (b, *input_shape) -> (b, embedding_dim); decode goes back.
+
+    `config` holds the constructor's arguments, so that a saved network can be built again.
+    """
+
+    shift: Tensor
+    scale: Tensor
+    encoder: nn.Module
+    decoder: nn.Module
+
+    def __init__(self, input_shape: Sequence[int], embedding_dim: int, output: Output) -> None:
+        super().__init__()
+        self.input_shape = tuple(input_shape)
+        self.embedding_dim = embedding_dim
+        self.output = output
+        self.config: dict[str, Any] = {
+            "input_shape": list(self.input_shape),
+            "embedding_dim": embedding_dim,
+            "output": output,
+        }
+        self.register_buffer("shift", torch.zeros(()))
+        self.register_buffer("scale", torch.ones(()))
+
+    def set_units(self, shift: Tensor, scale: Tensor) -> None:
+        self.shift, self.scale = shift, scale
+
+    def activate(self, y: Tensor) -> Tensor:
+        return torch.sigmoid(y) if self.output == "sigmoid" else y
+
+    def encode(self, x: Tensor) -> Tensor:
+        return self.encoder((x - self.shift) / self.scale)
+
+    def decode(self, z: Tensor) -> Tensor:
+        return self.activate(self.decoder(z)).reshape(len(z), *self.input_shape) * self.scale + self.shift
+
+    def reconstruction_loss(self, x: Tensor, z: Tensor) -> Tensor:
+        """Mean squared error per value, in the network's own units."""
+        target = (x - self.shift) / self.scale
+        return F.mse_loss(self.activate(self.decoder(z)).reshape(target.shape), target)
+
+
+def _chain(widths: Sequence[int], dropout: float) -> list[nn.Module]:
+    """Linear layers with ReLU between them; dropout, where wanted, before each (the TELL code)."""
+    layers: list[nn.Module] = []
+    for i, (fan_in, fan_out) in enumerate(zip(widths, widths[1:], strict=False)):
+        layers += [nn.ReLU()] if i else []
+        layers += [nn.Dropout(dropout)] if dropout else []
+        layers.append(nn.Linear(fan_in, fan_out))
+    return layers
+
+
+class DenseAutoencoder(Autoencoder):
+    """d-500-500-2000-embedding, mirrored; dropout before every encoder layer.
+
+    bottleneck: "linear" (TELL) or "sigmoid" (k-meansNet).
+    """
+
+    def __init__(
+        self,
+        input_shape: Sequence[int],
+        embedding_dim: int = 10,
+        output: Output = "linear",
+        hidden: Sequence[int] = (500, 500, 2000),
+        dropout: float = 0.0,
+        bottleneck: Output = "linear",
+    ) -> None:
+        super().__init__(input_shape, embedding_dim, output)
+        self.config |= {"hidden": list(hidden), "dropout": dropout, "bottleneck": bottleneck}
+        n_features = int(torch.Size(self.input_shape).numel())
+        squash: list[nn.Module] = [nn.Sigmoid()] if bottleneck == "sigmoid" else []
+        self.encoder = nn.Sequential(
+            nn.Flatten(), *_chain([n_features, *hidden, embedding_dim], dropout), *squash
+        )
+        self.decoder = nn.Sequential(*_chain([embedding_dim, *reversed(hidden), n_features], 0.0))
+
+
+def _image_shape(input_shape: Sequence[int], smallest: int, network: str) -> tuple[int, int, int]:
+    if len(input_shape) != 3:
+        raise ValueError(
+            f"The {network} network needs images (channels, height, width), not rows of {input_shape}."
+        )
+    c, h, w = input_shape
+    if min(h, w) < smallest:
+        raise ValueError(
+            f"Images of {h}x{w} are too small for the {network} network: it needs {smallest}x{smallest}."
+        )
+    return c, h, w
+
+
+class ConvAutoencoder(Autoencoder):
+    """TELL's network: 3x3 convolutions 16-32-32-16, two of them with stride 2, batch norm and ReLU after each,
+    then 256-embedding; mirrored. Any size from 4x4, odd ones included."""
+
+    def __init__(
+        self,
+        input_shape: Sequence[int],
+        embedding_dim: int = 10,
+        output: Output = "linear",
+        hidden: int = 256,
+    ) -> None:
+        super().__init__(input_shape, embedding_dim, output)
+        self.config |= {"hidden": hidden}
+        c, h, w = _image_shape(self.input_shape, 4, "conv")
+        h2, w2 = (h + 1) // 2, (w + 1) // 2  # after each stride of 2
+        h4, w4 = (h2 + 1) // 2, (w2 + 1) // 2
+
+        def down(fan_in: int, fan_out: int, stride: int) -> list[nn.Module]:
+            return [nn.Conv2d(fan_in, fan_out, 3, stride, 1), nn.BatchNorm2d(fan_out), nn.ReLU()]
+
+        def up(fan_in: int, fan_out: int, stride: int, extra: tuple[int, int]) -> nn.Module:
+            return nn.ConvTranspose2d(fan_in, fan_out, 3, stride, 1, output_padding=extra)
+
+        def even(height: int, width: int) -> tuple[int, int]:
+            return 1 - height % 2, 1 - width % 2  # what a stride of 2 lost to rounding
+
+        self.encoder = nn.Sequential(
+            *down(c, 16, 1), *down(16, 32, 2), *down(32, 32, 1), *down(32, 16, 2),
+            nn.Flatten(), nn.Linear(16 * h4 * w4, hidden), nn.ReLU(), nn.Linear(hidden, embedding_dim),
+        )  # fmt: skip
+        self.decoder = nn.Sequential(
+            nn.Linear(embedding_dim, hidden), nn.ReLU(),
+            nn.Linear(hidden, 16 * h4 * w4), nn.Unflatten(1, (16, h4, w4)),
+            up(16, 32, 2, even(h2, w2)), nn.BatchNorm2d(32), nn.ReLU(),
+            up(32, 32, 1, (0, 0)), nn.BatchNorm2d(32), nn.ReLU(),
+            up(32, 16, 2, even(h, w)), nn.BatchNorm2d(16), nn.ReLU(),
+            up(16, c, 1, (0, 0)),
+        )  # fmt: skip
+
+
+class PoolingAutoencoder(Autoencoder):
+    """k-meansNet's network: 5x5 convolutions 64 and 32, each followed by 2x2 pooling, then 1024-embedding with
+    a sigmoid at the bottleneck; mirrored, with up-sampling where the encoder pools."""
+
+    def __init__(
+        self,
+        input_shape: Sequence[int],
+        embedding_dim: int = 10,
+        output: Output = "linear",
+        hidden: int = 1024,
+        bottleneck: Output = "sigmoid",
+    ) -> None:
+        super().__init__(input_shape, embedding_dim, output)
+        self.config |= {"hidden": hidden, "bottleneck": bottleneck}
+        c, h, w = _image_shape(self.input_shape, 4, "conv-pool")
+        h2, w2 = (h + 1) // 2, (w + 1) // 2
+        h4, w4 = (h2 + 1) // 2, (w2 + 1) // 2
+        squash: list[nn.Module] = [nn.Sigmoid()] if bottleneck == "sigmoid" else []
+        self.encoder = nn.Sequential(
+            nn.Conv2d(c, 64, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2, ceil_mode=True),
+            nn.Conv2d(64, 32, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2, ceil_mode=True),
+            nn.Flatten(), nn.Linear(32 * h4 * w4, hidden), nn.ReLU(), nn.Linear(hidden, embedding_dim), *squash,
+        )  # fmt: skip
+        self.decoder = nn.Sequential(
+            nn.Linear(embedding_dim, hidden), nn.ReLU(),
+            nn.Linear(hidden, 32 * h4 * w4), nn.ReLU(), nn.Unflatten(1, (32, h4, w4)),
+            nn.Upsample((h2, w2)), nn.Conv2d(32, 64, 5, padding=2), nn.ReLU(),
+            nn.Upsample((h, w)), nn.Conv2d(64, c, 5, padding=2),
+        )  # fmt: skip
+
+
+class Identity(Autoencoder):
+    """No network: the features are the embedding, in the units they came in."""
+
+    def __init__(self, input_shape: Sequence[int], embedding_dim: int = 0, output: Output = "linear") -> None:
+        super().__init__(input_shape, int(torch.Size(tuple(input_shape)).numel()), output)
+        self.encoder, self.decoder = nn.Flatten(), nn.Identity()
+
+
+class Wrapped(Autoencoder):
+    """A user's own module with `encode` and `decode`, which sees the values as they are."""
+
+    def __init__(self, module: nn.Module, input_shape: Sequence[int], embedding_dim: int) -> None:
+        super().__init__(input_shape, embedding_dim, "linear")
+        self.module = module
+
+    def encode(self, x: Tensor) -> Tensor:
+        return self.module.encode(x)  # type: ignore[operator]
+
+    def decode(self, z: Tensor) -> Tensor:
+        return self.module.decode(z)  # type: ignore[operator]
+
+    def reconstruction_loss(self, x: Tensor, z: Tensor) -> Tensor:
+        return F.mse_loss(self.decode(z), x)
+
+
+NETWORKS: dict[str, type[Autoencoder]] = {
+    "dense": DenseAutoencoder,
+    "conv": ConvAutoencoder,
+    "conv-pool": PoolingAutoencoder,
+    "identity": Identity,
+}

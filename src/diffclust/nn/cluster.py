@@ -1,0 +1,179 @@
+"""k-means as a linear layer, whose weights can be read as the centres (k-meansNet; TELL, section 2).
+
+With W_j = 2α Ω_j and b_j = -α |Ω_j|²,
+
+    α |x - Ω_j|² = α |x|² - (W_j·x + b_j)
+
+so the nearest centre is the largest logit W_j·x + b_j, and an assignment function over the logits turns
+the layer into attention over centres.
+"""
+
+import math
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from .kmeans import draw_proportional, kmeans, kmeans_plus_plus
+from .ops import ASSIGNMENTS, Assignment, squared_distances
+
+Start = Literal["random", "k-means++", "k-means"]
+
+
+class ClusterLayer(nn.Module):
+    """Rows (b, d) -> assignments (b, k).
+
+    assignment: "hard", "softmax", "sparsemax", or any callable from logits to rows that sum to one.
+    alpha: the scale α of the logits; what the softmax sees. `centers` and `distances` do not depend on it.
+    tied: b follows from W, as in k-means. False makes b a parameter of its own (k-meansNet), and then
+        nothing keeps the loss from falling for ever: see `loss`.
+    sphere: rows and centres have length one (TELL). Then every b_j is -α.
+    """
+
+    weight: nn.Parameter  # W (k, d)
+
+    def __init__(
+        self,
+        n_clusters: int,
+        embedding_dim: int,
+        *,
+        assignment: str | Assignment = "hard",
+        alpha: float = 1.0,
+        tied: bool = True,
+        sphere: bool = False,
+    ) -> None:
+        super().__init__()
+        if sphere and not tied:
+            raise ValueError("sphere=True fixes every bias at -alpha: tied=False has nothing left to untie.")
+        if alpha <= 0:
+            raise ValueError(f"alpha={alpha} should be > 0.")
+        if isinstance(assignment, str) and assignment not in ASSIGNMENTS:
+            raise ValueError(
+                f"assignment={assignment!r} should be one of {sorted(ASSIGNMENTS)} or a callable."
+            )
+        self.n_clusters, self.embedding_dim = n_clusters, embedding_dim
+        self.alpha, self.tied, self.sphere = alpha, tied, sphere
+        self.assignment: Assignment = ASSIGNMENTS[assignment] if isinstance(assignment, str) else assignment
+        self.weight = nn.Parameter(torch.empty(n_clusters, embedding_dim))
+        self.bias = None if tied else nn.Parameter(torch.empty(n_clusters))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        bound = 1 / math.sqrt(self.embedding_dim)
+        self.set_centers(torch.empty_like(self.weight).uniform_(-bound, bound))
+
+    # ---- reading and writing the centres
+
+    @property
+    def centers(self) -> Tensor:
+        """Ω (k, d), as a function of W: gradients flow through it."""
+        return self.weight / (2 * self.alpha)
+
+    @torch.no_grad()
+    def set_centers(self, centers: Tensor) -> None:
+        self.weight.copy_(2 * self.alpha * centers)
+        if self.bias is not None:
+            self.bias.copy_(-self.alpha * centers.square().sum(1))
+        if self.sphere:
+            self.project_()
+
+    @torch.no_grad()
+    def place(self, z: Tensor, how: Start = "k-means") -> None:
+        """Centres from the rows z. "random": random directions on the sphere, random rows in the plane."""
+        z = self.normalize(z)
+        if how == "k-means":
+            self.set_centers(kmeans(z, self.n_clusters).centers)
+        elif how == "k-means++":
+            self.set_centers(kmeans_plus_plus(z, self.n_clusters))
+        elif self.sphere:
+            self.reset_parameters()
+        else:
+            self.set_centers(z[torch.randperm(len(z), device=z.device)[: self.n_clusters]])
+
+    # ---- from rows to answers
+
+    def normalize(self, x: Tensor) -> Tensor:
+        """Rows onto the unit sphere where the layer lives on it; as they are otherwise."""
+        return F.normalize(x, dim=1) if self.sphere else x
+
+    def logits(self, z: Tensor) -> Tensor:
+        """W_j·z_i + b_j for rows already normalised: (b, d) -> (b, k)."""
+        if self.sphere:
+            return F.linear(z, self.weight) - self.alpha
+        bias = -self.weight.square().sum(1) / (4 * self.alpha) if self.bias is None else self.bias
+        return F.linear(z, self.weight, bias)
+
+    def distances(self, z: Tensor) -> Tensor:
+        """|z_i - Ω_j|² by the identity above; only with tied weights is it a true distance."""
+        return z.square().sum(1, keepdim=True) - self.logits(z) / self.alpha
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.assignment(self.logits(self.normalize(x)))
+
+    def loss(self, x: Tensor) -> Tensor:
+        """mean_i Σ_j I_ij |x_i - Ω_j|², I = forward(x): the k-means objective with the layer's assignment.
+
+        With untied b it has no lower bound: Σ_j ∂L/∂b_j is the same negative number everywhere.
+        """
+        z = self.normalize(x)
+        logits = self.logits(z)
+        distances = z.square().sum(1, keepdim=True) - logits / self.alpha
+        return (self.assignment(logits) * distances).sum(1).mean()
+
+    # ---- moving the centres
+
+    @torch.no_grad()
+    def move_(self, z: Tensor, step: float | Tensor = 0.1) -> None:
+        """Move each centre towards its members in z, in closed form; I_ij is the layer's own assignment.
+
+        On the sphere, TELL's normalised-gradient step of constant length (section 2.2.3):
+            Ω_j <- normalise(Ω_j + step · m_j / |m_j|),   m_j = Σ_i I_ij z_i.
+        In the plane, that share of the way to the members' mean: Ω_j <- Ω_j + step · (m_j / Σ_i I_ij - Ω_j).
+        A centre without members stays.
+        """
+        if not self.tied:
+            raise ValueError(
+                "move_ needs tied weights: with a free bias the centres do not decide the members."
+            )
+        z = self.normalize(z)
+        member = self.assignment(self.logits(z))  # (b, k)
+        pull = member.T @ z
+        if self.sphere:
+            self.weight.add_(2 * self.alpha * step * F.normalize(pull, dim=1))
+            self.project_()
+        else:
+            mass = member.sum(0)[:, None]
+            mean = pull / mass.clamp_min(torch.finfo(z.dtype).tiny)
+            self.weight.add_(step * (mass > 0) * (2 * self.alpha * mean - self.weight))
+
+    @torch.no_grad()
+    def project_(self) -> None:
+        """Give every row of W the length 2α, that is every centre length one."""
+        self.weight.copy_(2 * self.alpha * F.normalize(self.weight, dim=1))
+
+    @torch.no_grad()
+    def normalize_gradient_(self, share: float = 0.1) -> None:
+        """Give every row of W's gradient the length share · |W_j|: the released TELL code, in which Adadelta
+        with rate 1 then moves W. Equal to `move_` as long as 2α · share is far below Adadelta's √eps."""
+        if self.weight.grad is not None:
+            self.weight.grad.copy_(
+                share * self.weight.norm(dim=1, keepdim=True) * F.normalize(self.weight.grad, dim=1)
+            )
+
+    @torch.no_grad()
+    def revive_(self, dead: Tensor, z: Tensor) -> None:
+        """Put the centres marked in `dead` (k,) onto rows of z, drawn as k-means++ draws: the worse the
+        living centres serve a row, the likelier it is."""
+        z = self.normalize(z)
+        centers = self.centers.detach().clone()
+        nearest = squared_distances(z, centers[~dead]).amin(1) if (~dead).any() else z.new_ones(len(z))
+        for j in dead.nonzero()[:, 0].tolist():
+            centers[j] = z[draw_proportional(nearest, 1, None)[0]]
+            nearest = torch.minimum(nearest, squared_distances(z, centers[j : j + 1])[:, 0])
+        self.set_centers(centers)
+
+    def extra_repr(self) -> str:
+        kind = "sphere" if self.sphere else "tied" if self.tied else "untied"
+        name = getattr(self.assignment, "__name__", type(self.assignment).__name__)
+        return f"{self.n_clusters} centres in {self.embedding_dim} dimensions, {name}, {kind}, alpha={self.alpha:g}"

@@ -1,0 +1,36 @@
+"""Pure tensor functions: distances and assignments."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+Assignment = Callable[[Tensor], Tensor]  # logits (b, k) -> assignments (b, k), rows sum to 1
+
+
+def squared_distances(x: Tensor, centers: Tensor) -> Tensor:
+    """|x_i - Ω_j|² = |x_i|² - (2 Ω_j·x_i - |Ω_j|²), never below zero: (b, d), (k, d) -> (b, k)."""
+    logits = torch.addmm(-centers.square().sum(1), x, 2 * centers.T)
+    return (x.square().sum(1, keepdim=True) - logits).clamp_min(0)
+
+
+def hard(logits: Tensor) -> Tensor:
+    """All of a row's weight on its largest logit. Piecewise constant: it carries no gradient."""
+    return torch.zeros_like(logits).scatter_(1, logits.argmax(1, keepdim=True), 1.0)
+
+
+def softmax(logits: Tensor, temperature: float = 1.0) -> Tensor:
+    return torch.softmax(logits / temperature, dim=1)
+
+
+def sparsemax(logits: Tensor) -> Tensor:
+    """Euclidean projection of each row onto the simplex (Martins & Astudillo 2016): soft, with exact zeros."""
+    ordered = logits.sort(dim=1, descending=True).values
+    rank = torch.arange(1, logits.shape[1] + 1, device=logits.device, dtype=logits.dtype)
+    excess = ordered.cumsum(1) - 1
+    support = (rank * ordered > excess).sum(1, keepdim=True)  # how many entries stay above the threshold
+    threshold = excess.gather(1, support - 1) / support
+    return (logits - threshold).clamp_min(0)
+
+
+ASSIGNMENTS: dict[str, Assignment] = {"hard": hard, "softmax": softmax, "sparsemax": sparsemax}

@@ -1,0 +1,146 @@
+"""A finished restart, measured without labels, and the rules that choose among several."""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.metrics import adjusted_rand_score
+from torch import Tensor
+
+from .engine.data import Data
+from .engine.loop import Record
+from .engine.model import ClusterModel, Report
+
+COLLAPSED = 0.02  # effective clusters below 1 + this share of the wanted ones
+SAMPLE = 10_000  # rows the temperature is fitted on
+
+
+@dataclass
+class Run:
+    model: ClusterModel
+    seed: int
+    history: list[Record]
+    reports: list[Report]
+    labels: np.ndarray
+    centers: np.ndarray
+    inertia: float  # sum of squared distances to the own centre
+    scatter: float  # share of the embedding's variance left inside clusters: free of scale
+    clustering_loss: float
+    reconstruction: float
+    temperature: float
+
+    @classmethod
+    def evaluate(
+        cls, model: ClusterModel, data: Data, *, seed: int, history: list[Record], reports: list[Report]
+    ) -> "Run":
+        """Everything one wants to know of a trained model, in eval mode over all rows, summed in float64."""
+        model.eval()
+        clusters = model.clusters
+        with torch.no_grad():
+            centers = clusters.centers.double()
+
+        def measure(x: Tensor) -> Tensor:
+            z = model.embed(x)
+            label = clusters.logits(z).argmax(1)
+            own = (z.double() - centers[label]).square().sum(1)
+            return torch.stack([label.double(), own, model.clustering_loss(z).double()], dim=1)
+
+        label, own, loss = data.map(measure).T
+        labels = label.long()
+        z = model.sample_embedding(data, SAMPLE) if len(data) > SAMPLE else data.map(model.embed)
+        total = (z - z.mean(0)).double().square().sum(1).mean().item()
+        return cls(
+            model=model,
+            seed=seed,
+            history=history,
+            reports=reports,
+            labels=labels.cpu().numpy(),
+            centers=centers.float().cpu().numpy(),
+            inertia=own.sum().item(),
+            scatter=own.mean().item() / max(total, 1e-12),
+            clustering_loss=loss.mean().item(),
+            reconstruction=next(
+                (r["reconstruction"] for r in reversed(history) if "reconstruction" in r), 0.0
+            ),
+            temperature=fit_temperature(
+                clusters.distances(z).double(), clusters.embedding_dim - clusters.sphere
+            ),
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        names = ("seed", "labels", "inertia", "scatter", "clustering_loss", "reconstruction", "history")
+        return {name: getattr(self, name) for name in names} | {"diagnostics": self.diagnostics()}
+
+    def diagnostics(self) -> dict[str, Any]:
+        """Cluster sizes, and whatever went wrong or was put right."""
+        k = len(self.centers)
+        sizes = np.bincount(self.labels, minlength=k)
+        share = sizes[sizes > 0] / max(sizes.sum(), 1)
+        effective = float(np.exp(-(share * np.log(share)).sum()))  # exp of the entropy: k when all are equal
+        empty = np.flatnonzero(sizes == 0).tolist()
+        collapsed = k > 1 and effective < 1 + COLLAPSED * k
+        messages = [
+            message if count == 1 else f"{message} ({count} times)"
+            for message, count in Counter(r.message for r in self.reports if r.kind != "repaired").items()
+        ]
+        if collapsed:
+            messages.append(
+                f"Collapse: {sizes.max()} of {sizes.sum()} rows are in one of {k} clusters. "
+                "A smaller weight of the clustering loss, or another seed, may help."
+            )
+        elif empty:
+            messages.append(f"{len(empty)} of {k} clusters are empty: {empty}.")
+        return {
+            "sizes": sizes.tolist(),
+            "effective_clusters": effective,
+            "empty_clusters": empty,
+            "collapsed": collapsed,
+            "repaired": sum(r.kind == "repaired" for r in self.reports),
+            "reports": [tuple(r) for r in self.reports],
+            "warnings": messages,
+        }
+
+
+def fit_temperature(distances: Tensor, dim: int) -> float:
+    """The temperature of `predict_proba`, found without labels.
+
+    The centres are read as a mixture of equal round Gaussians; T = 2σ² is its maximum-likelihood width, by
+    expectation-maximisation: T = (2 / dim) mean_i Σ_j p_ij |z_i - Ω_j|², p_i = softmax_j(-|z_i - Ω_j|² / T).
+    """
+    nearest = distances.amin(1, keepdim=True).clamp_max(0)
+    distances = distances - nearest  # decoupled weights may give negative ones
+    floor = 1e-6 * max(distances.mean().item(), 1e-6)
+    temperature = max(2 / max(dim, 1) * distances.amin(1).mean().item(), floor)
+    for _ in range(100):
+        p = torch.softmax(-distances / temperature, dim=1)
+        update = max(2 / max(dim, 1) * (p * distances).sum(1).mean().item(), floor)
+        if abs(update - temperature) <= 1e-6 * temperature:
+            break
+        temperature = update
+    return temperature
+
+
+def _smallest(value: Callable[[Run], float]) -> Callable[[list[Run]], int]:
+    return lambda runs: min(range(len(runs)), key=lambda i: (not np.isfinite(value(runs[i])), value(runs[i])))
+
+
+def agreement(runs: list[Run]) -> int:
+    """The run whose labels agree best with the other runs' (mean adjusted Rand index)."""
+    scores = [
+        np.mean([adjusted_rand_score(a.labels, b.labels) for b in runs if b is not a])
+        if len(runs) > 1
+        else 0.0
+        for a in runs
+    ]
+    return int(np.argmax(scores))
+
+
+RULES: dict[str, Callable[[list[Run]], int]] = {
+    "loss": _smallest(lambda run: run.clustering_loss),  # TELL's
+    "total": _smallest(lambda run: run.clustering_loss + run.reconstruction),
+    "scatter": _smallest(lambda run: run.scatter),
+    "agreement": agreement,
+}
