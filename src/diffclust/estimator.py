@@ -25,6 +25,7 @@ from .engine.loop import Callback, Progress, Record, train
 from .engine.model import ClusterModel, Pretraining, Trainable
 from .engine.runtime import choose_device, choose_precision, restart_seeds, seeded
 from .inputs import Given, read
+from .nn.augment import jitter
 from .nn.autoencoders import Autoencoder, Identity
 from .nn.cluster import Start
 from .selection import RULES, Run
@@ -54,7 +55,9 @@ class PrototypeClusterer(
         features as they are), or any module with `encode` and `decode`.
     embedding_dim: width of the embedding.
     pretrain_epochs, epochs: of the autoencoder alone, then of the method. "auto" follows the number of rows.
-    batch_size: rows a step.
+    batch_size: rows a step. "auto": 128 below 10,000 rows, 256 from there on.
+    augment: random changes of the samples in training: the strength of small turns, zooms and shifts of images,
+        or a callable from a batch to a changed batch; None for none. "auto": 1 for images, none for rows.
     optimizer: adadelta, adagrad, adam, adamw, rmsprop, sgd, or a callable from parameters to an optimiser.
     lr: learning rate; None takes the optimiser's usual one.
     device: "auto", "cpu", "cuda", ...
@@ -71,7 +74,8 @@ class PrototypeClusterer(
     embedding_dim: int = 10
     pretrain_epochs: int | Literal["auto"] = "auto"
     epochs: int | Literal["auto"] = "auto"
-    batch_size: int = 256
+    batch_size: int | Literal["auto"] = "auto"
+    augment: float | Callable[[Tensor], Tensor] | Literal["auto"] | None = "auto"
     optimizer: str | Callable[..., Optimizer] = "adam"
     lr: float | None = None
     device: str = "auto"
@@ -81,8 +85,10 @@ class PrototypeClusterer(
     callbacks: Sequence[Callback] = ()
 
     papers: ClassVar[dict[str, dict[str, Any]]] = {}
-    auto_steps: ClassVar[tuple[int, int]] = (700, 2100)  # of pretraining and of the method, for "auto" epochs
-    auto_epochs: ClassVar[tuple[int, int]] = (100, 300)  # at most as many; and never below a tenth of them
+    # What "auto" epochs mean, for pretraining and for the method: so many steps, within these limits.
+    auto_steps: ClassVar[tuple[int, int]] = (2800, 1400)
+    auto_most: ClassVar[tuple[int, int]] = (200, 100)
+    auto_least: ClassVar[tuple[int, int]] = (20, 20)
 
     # ---- what a method says
 
@@ -120,7 +126,9 @@ class PrototypeClusterer(
         given = read(self, X, fitting=True)
         self._check_size(given)
         device = choose_device(self.device)
-        data = Data(given.rows, device, self.batch_size)
+        data = Data(
+            given.rows, device, self._batch_size(len(given.rows)), self._augmentation(given.rows.row_shape)
+        )
         self.build_autoencoder(data)  # a misfit of network and data shows before training
         with self._watchers(data) as (callbacks, next_run):
             runs = []
@@ -152,7 +160,7 @@ class PrototypeClusterer(
             model.eval()
             rows = TensorRows(data.map(model.embed))
             head = self.build_model(Identity(rows.row_shape), len(data)).to(data.device)
-            embedded = Data(rows, data.device, self.batch_size)
+            embedded = Data(rows, data.device, data.batch_size)
             history += go(head, embedded, self.build_optimizer(head), epochs=epochs, phase="clustering")
             reports += head.reports
             model.clusters = head.clusters
@@ -169,7 +177,8 @@ class PrototypeClusterer(
         if callable(self.optimizer):
             return self.optimizer(parameters)
         kind, usual = OPTIMIZERS[self.optimizer]
-        return kind(parameters, lr=usual if self.lr is None else self.lr)  # type: ignore[call-arg]
+        fused: dict[str, Any] = {"fused": True} if self.optimizer in ("adam", "adamw") else {}
+        return kind(parameters, lr=usual if self.lr is None else self.lr, **fused)  # type: ignore[call-arg]
 
     def first_centers(self, embedding_dim: int) -> Start | Tensor:
         """The method's `init`, checked: a name, or centres as a tensor."""
@@ -191,8 +200,28 @@ class PrototypeClusterer(
     def _epochs(self, wish: int | str, data: Data, phase: int) -> int:
         if wish != "auto":
             return int(wish)
-        most = self.auto_epochs[phase]
-        return min(most, max(most // 10, math.ceil(self.auto_steps[phase] / data.steps)))
+        wanted = math.ceil(self.auto_steps[phase] / data.steps)
+        return min(self.auto_most[phase], max(self.auto_least[phase], wanted))
+
+    def _batch_size(self, n: int) -> int:
+        if self.batch_size == "auto":
+            return 128 if n < 10_000 else 256
+        return self.batch_size
+
+    def _augmentation(self, row_shape: tuple[int, ...]) -> Callable[[Tensor], Tensor] | None:
+        images = len(row_shape) == 3
+        if callable(self.augment):
+            return self.augment
+        if (
+            self.augment is None
+            or self.augment == 0
+            or self.network == "identity"
+            or (self.augment == "auto" and not images)
+        ):
+            return None
+        if not images:
+            raise ValueError(f"augment={self.augment} needs images; for rows give a callable or None.")
+        return functools.partial(jitter, strength=1.0 if self.augment == "auto" else float(self.augment))
 
     def partial_fit(self, X: Any, y: Any = None) -> Self:
         """Learn from one arriving batch. The first call is a `fit`; later ones move the centres and leave the
@@ -257,7 +286,8 @@ class PrototypeClusterer(
         best = runs[RULES[self.select](runs)]
         for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("__")]:
             delattr(self, name)
-        vars(self).update(given.attributes)
+        for name, value in given.attributes.items():
+            setattr(self, name, value)
         self.runs_ = [run.to_dict() for run in runs]
         self._describe(best)
 
@@ -305,7 +335,7 @@ class PrototypeClusterer(
         integer("n_clusters", 1)
         integer("n_init", 1)
         integer("embedding_dim", 1)
-        integer("batch_size", 2)
+        integer("batch_size", 2, auto=True)
         integer("pretrain_epochs", 0, auto=True)
         integer("epochs", 0, auto=True)
         if self.select not in RULES:
@@ -314,6 +344,9 @@ class PrototypeClusterer(
             raise ValueError(
                 f"optimizer={self.optimizer!r} should be a callable or one of {', '.join(OPTIMIZERS)}."
             )
+        known = self.augment is None or self.augment == "auto" or callable(self.augment)
+        if not known and not (isinstance(self.augment, numbers.Real) and self.augment >= 0):
+            raise ValueError(f"augment={self.augment!r} should be 'auto', None, a callable or a number >= 0.")
         if self.lr is not None and not self.lr > 0:
             raise ValueError(f"lr={self.lr} should be > 0.")
         if not isinstance(self.network, (str, nn.Module)):

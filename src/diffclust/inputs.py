@@ -150,7 +150,7 @@ def _read_dataset(dataset: Any) -> Given:
 
 def _read_array(estimator: Any, X: Any, fitting: bool) -> Given:
     attributes: dict[str, Any] = {"image_divisor_": None}
-    if np.ndim(X) > 2:  # type: ignore[arg-type]
+    if np.ndim(X) > 2:
         X = check_array(X, dtype="numeric", allow_nd=True, estimator=estimator)
     else:
         judge = copy(estimator)  # validate_data writes to the estimator it is given

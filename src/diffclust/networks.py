@@ -56,7 +56,7 @@ def build(
         **options.get(kind, {}),
     )
     network.set_units(shift, scale)
-    return network
+    return network.to(memory_format=torch.channels_last) if kind.startswith("conv") else network
 
 
 def _wrap(module: nn.Module, data: Data) -> Autoencoder:

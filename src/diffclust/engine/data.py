@@ -3,6 +3,7 @@
 import functools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sized
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -13,8 +14,10 @@ CHUNK = 1024  # rows answered at a time
 FEWEST = 16  # below this, matrix kernels change and a row's last bits would depend on its company
 
 
-class Batch(NamedTuple):
-    x: Tensor  # (b, ...) samples
+@dataclass(frozen=True)
+class Batch:
+    x: Tensor  # (b, ...) samples as training sees them: changed at random, where the data are augmented
+    clean: Tensor  # the same samples as they are
     index: Tensor  # (b,) their positions in the data set, for methods with per-sample state
 
 
@@ -124,9 +127,15 @@ class Data:
     sit it out; where more than a tenth would be left over, batches are made smaller instead.
     """
 
-    def __init__(self, rows: Rows, device: torch.device, batch_size: int = CHUNK) -> None:
+    def __init__(
+        self,
+        rows: Rows,
+        device: torch.device,
+        batch_size: int = CHUNK,
+        augment: Callable[[Tensor], Tensor] | None = None,
+    ) -> None:
         n = len(rows)
-        self.rows, self.device = rows.to(device), device
+        self.rows, self.device, self.augment = rows.to(device), device, augment
         self.steps = max(1, n // batch_size)
         if self.steps * batch_size < 0.9 * n:
             self.steps += 1
@@ -149,7 +158,8 @@ class Data:
         order = torch.randperm(len(self), device=self.device)
         for step in range(self.steps):
             index = order[step * self.batch_size : (step + 1) * self.batch_size]
-            yield Batch(self.take(index), index)
+            clean = self.take(index)
+            yield Batch(self.augment(clean) if self.augment else clean, clean, index)
 
     def sample(self, size: int) -> Tensor:
         """At most `size` rows, drawn without repetition."""

@@ -48,7 +48,7 @@ class KMeansNetModel(ClusterModel):
         self.closed_form = clusters.tied
         clusters.weight.requires_grad_(not self.closed_form)
         self.network_learns = any(True for _ in autoencoder.parameters())
-        self.best_scatter = float("inf")
+        self.best_scatter, self.first_count = float("inf"), 0.0
         self.register_buffer("sums", torch.zeros(clusters.n_clusters, clusters.embedding_dim))
         self.register_buffer("members", torch.zeros(clusters.n_clusters))
         self.register_buffer("squares", torch.zeros(()))
@@ -80,24 +80,28 @@ class KMeansNetModel(ClusterModel):
         self.squares += self.z.square().sum()
 
     def after_epoch(self, epoch: int, data: Data) -> None:
-        """Scatter is the share of the embedding's variance that the hard partition leaves inside clusters. A
-        healthy run lowers it; where it climbs, clusters are dissolving into one another."""
+        """Watch the hard partition: its scatter, the share of the embedding's variance left inside clusters, and
+        its effective number of clusters, exp of the entropy of their sizes. Soft assignments dissolve clusters
+        in two ways: centres drift together and scatter climbs, or clusters merge and the number falls."""
         if not self.repair:
             return
         within = self.squares - (self.sums.square().sum(1) / self.members.clamp_min(1)).sum()
         total = self.squares - self.sums.sum(0).square().sum() / self.members.sum()
         scatter = (within / total.clamp_min(1e-12)).item()
-        if scatter <= self.best_scatter:
+        count = torch.distributions.Categorical(probs=self.members).entropy().exp().item()
+        self.first_count = self.first_count or count
+        if scatter <= self.best_scatter and count >= 0.95 * self.first_count:
             self.best_scatter = scatter
             self.best_state = {name: value.clone() for name, value in self.state_dict().items()}
-        elif scatter > 1.25 * self.best_scatter + 0.02:
+        elif scatter > 1.25 * self.best_scatter + 0.02 or count < 0.8 * self.first_count:
             self.load_state_dict(self.best_state)
             self.finished = True
             self.report(
                 "collapse",
-                f"Clusters began to dissolve in epoch {epoch} (variance left inside them rose from "
-                f"{self.best_scatter:.3f} to {scatter:.3f} of the whole): went back to the best partition and "
-                f"stopped. A larger alpha than {self.clusters.alpha:g} separates them better.",
+                f"Clusters began to dissolve in epoch {epoch} (variance left inside: {self.best_scatter:.3f} at "
+                f"best, {scatter:.3f} now; effective clusters: {self.first_count:.1f} at first, {count:.1f} now): "
+                f"went back to the best partition and stopped. A larger alpha than {self.clusters.alpha:g} keeps "
+                f"them apart.",
             )
 
     def clustering_loss(self, z: Tensor) -> Tensor:
@@ -142,6 +146,8 @@ class KMeansNet(PrototypeClusterer):
             "epochs": 3000,
             "pretrain_epochs": 300,
             "optimizer": "adadelta",
+            "augment": None,
+            "batch_size": 256,
             "alpha": alpha,
             "decoupled": True,
             "init": "k-means++",

@@ -70,15 +70,26 @@ class TELLModel(ClusterModel):
         z = self.embed(batch.x)
         self.z = z.detach()
         pulled = self.z if self.moving_centers else z
-        clustering = self.weight * self.spread(pulled).mean()
+        clustering = self.weight * self.spread(pulled, self.owner(batch)).mean()
         if not self.network_learns:
             return {"clustering": clustering}
         return {"reconstruction": self.autoencoder.reconstruction_loss(batch.x, z), "clustering": clustering}
 
-    def spread(self, z: Tensor) -> Tensor:
+    def spread(self, z: Tensor, owner: Tensor) -> Tensor:
         """2 - W_a·h / K for each row; off the sphere |z - Ω_a|² / K, which has the same gradient on it."""
-        own = self.clusters.distances(z).amin(1) / self.clusters.n_clusters
+        own = self.clusters.distances(z).gather(1, owner[:, None])[:, 0] / self.clusters.n_clusters
         return own + 2 * (1 - 1 / self.clusters.n_clusters) if self.clusters.sphere else own
+
+    def owner(self, batch: Batch) -> Tensor:
+        """a = argmax_j W_j·h. Where training sees changed samples, the unchanged one decides: its centre is
+        what all its versions are pulled to."""
+        if batch.x is batch.clean or self.moving_centers:
+            return self.clusters.logits(self.z).argmax(1)
+        with torch.no_grad():
+            self.eval()
+            owner = self.clusters.logits(self.embed(batch.clean)).argmax(1)
+            self.train()
+        return owner
 
     def after_backward(self) -> None:
         grad = self.clusters.weight.grad
@@ -103,7 +114,7 @@ class TELLModel(ClusterModel):
             self.report("repaired", "A centre that won no row was moved to a badly served row.")
 
     def clustering_loss(self, z: Tensor) -> Tensor:
-        return LAMBDA * self.spread(z)
+        return LAMBDA * self.spread(z, self.clusters.logits(z).argmax(1))
 
 
 @hyperparameters
@@ -125,14 +136,14 @@ class TELL(PrototypeClusterer):
     repair: move a centre that wins no row in an epoch to a badly served row. False: the literal paper.
     """
 
-    weight: float = 0.05
+    weight: float = 0.5
     center_step: float = 0.1
     center_decay: float = 0.0
     center_update: CenterUpdate = "normalized"
     init: str | Any = "k-means"
     joint: bool = True
     sphere: bool = True
-    dropout: float = 0.0
+    dropout: float = 0.2
     repair: bool = True
 
     papers: ClassVar[dict[str, dict[str, Any]]] = {
@@ -144,6 +155,8 @@ class TELL(PrototypeClusterer):
             "pretrain_epochs": 0,
             "epochs": 3000,
             "optimizer": "adadelta",
+            "augment": None,
+            "batch_size": 256,
             "weight": LAMBDA,
             "center_decay": 0.0,
             "init": "random",
