@@ -3,6 +3,8 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from .methods import METHODS
+
 if TYPE_CHECKING:
     from . import callbacks, datasets, metrics, nn
     from .methods.kmeansnet import KMeansNet
@@ -10,19 +12,18 @@ if TYPE_CHECKING:
     from .persistence import load
 
 __version__ = "0.1.0"
-
-# Loaded at first use, so that the command answers before torch is there.
-_homes = {"TELL": "methods.tell", "KMeansNet": "methods.kmeansnet", "load": "persistence"}
-_modules = ("callbacks", "datasets", "metrics", "nn")
-
 __all__ = ["TELL", "KMeansNet", "callbacks", "datasets", "load", "metrics", "nn"]
 
 
 def __getattr__(name: str) -> Any:
-    if name in _modules:
+    """Public names are loaded at first use, so that the command answers before torch is there."""
+    if name in ("callbacks", "datasets", "metrics", "nn"):
         return import_module(f".{name}", __name__)
-    if name in _homes:
-        return getattr(import_module(f".{_homes[name]}", __name__), name)
+    if name == "load":
+        return import_module(".persistence", __name__).load
+    for method in METHODS:
+        if name == method.estimator:
+            return method.load()
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

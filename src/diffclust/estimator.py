@@ -3,6 +3,7 @@
 import functools
 import math
 import numbers
+import os
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
@@ -113,9 +114,7 @@ class PrototypeClusterer(
     def paper(cls, name: str, **changes: Any) -> Self:
         """An estimator with the paper's own settings for a data set; `changes` override single ones."""
         if name not in cls.papers:
-            raise ValueError(
-                f"{cls.__name__} has no paper settings for {name!r}, only for: {', '.join(cls.papers)}."
-            )
+            raise ValueError(f"{cls.__name__} has no paper settings for {name!r}, only for: {', '.join(cls.papers)}.")
         return cls(**{**cls.papers[name], **changes})
 
     # ---- learning
@@ -126,10 +125,9 @@ class PrototypeClusterer(
         given = read(self, X, fitting=True)
         self._check_size(given)
         device = choose_device(self.device)
-        data = Data(
-            given.rows, device, self._batch_size(len(given.rows)), self._augmentation(given.rows.row_shape)
-        )
-        self.build_autoencoder(data)  # a misfit of network and data shows before training
+        data = Data(given.rows, device, self._batch_size(len(given.rows)), self._augmentation(given.rows.row_shape))
+        with seeded(0, device):  # a misfit of network and data shows before training
+            self.build_model(self.build_autoencoder(data), len(data))
         with self._watchers(data) as (callbacks, next_run):
             runs = []
             for seed in restart_seeds(self.random_state, self.n_init):
@@ -137,13 +135,12 @@ class PrototypeClusterer(
                 with seeded(seed, device):
                     runs.append(self._run(data, seed, callbacks))
         self._adopt(given, data, runs)
+        self._warn(stacklevel=3)  # the caller of fit, past scikit-learn's wrapper
         return self
 
     def _run(self, data: Data, seed: int, callbacks: Sequence[Callback]) -> Run:
         """One restart: pretrain, place the centres, train."""
-        go = functools.partial(
-            train, precision=choose_precision(self.precision, data.device), callbacks=callbacks
-        )
+        go = functools.partial(train, precision=choose_precision(self.precision, data.device), callbacks=callbacks)
         model = self.build_model(self.build_autoencoder(data), len(data)).to(data.device)
         history: list[Record] = []
         reports = list(model.reports)
@@ -245,7 +242,7 @@ class PrototypeClusterer(
         return self._answer(X, self._probabilities)
 
     def transform(self, X: Any) -> Any:
-        return self._answer(X, lambda z: z)
+        return self._answer(X, lambda z: z.float())
 
     def inverse_transform(self, Z: Any) -> Any:
         """Embeddings back to samples of the shape `fit` was given."""
@@ -263,21 +260,26 @@ class PrototypeClusterer(
 
     def score(self, X: Any, y: Any = None) -> float:
         """Minus the clustering loss, mean over the rows: larger is better."""
-        losses = self._answer(X, lambda z: self.model_.clustering_loss(z).double())
+        losses = self._answer(X, lambda z: self.model_.clustering_loss(z))
         return -float(losses.mean())
 
     def _answer(self, X: Any, ask: Callable[[Tensor], Tensor]) -> Any:
+        """ask of the embedded rows, in float64: the last bits of narrow float32 products depend on a row's place."""
         check_is_fitted(self)
         given = read(self, X, fitting=False)
         data = Data(given.rows, choose_device(self.device))
         model = self.model_.to(data.device).eval()
-        return given.give(data.map(lambda x: ask(model.embed(x))))
+        return given.give(data.map(lambda x: ask(model.embed(x).double())))
 
     def _probabilities(self, z: Tensor) -> Tensor:
         clusters = self.model_.clusters
-        return torch.softmax(
-            clusters.logits(z).double() / (clusters.alpha * self.temperature_), dim=1
-        ).float()
+        return torch.softmax(clusters.logits(z) / (clusters.alpha * self.temperature_), dim=1).float()
+
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        """Write the fitted estimator to a folder, for `diffclust.load`: safetensors and JSON, no pickle."""
+        from .persistence import save
+
+        save(self, folder)
 
     # ---- bookkeeping
 
@@ -303,8 +305,10 @@ class PrototypeClusterer(
         self.history_ = run.history
         self.n_iter_ = sum(record["phase"] == "clustering" for record in run.history)
         self.diagnostics_ = run.diagnostics()
+
+    def _warn(self, stacklevel: int) -> None:
         for message in self.diagnostics_["warnings"]:
-            warnings.warn(message, ConvergenceWarning, stacklevel=4)
+            warnings.warn(message, ConvergenceWarning, stacklevel=stacklevel + 1)
 
     @property
     def _n_features_out(self) -> int:
@@ -341,9 +345,7 @@ class PrototypeClusterer(
         if self.select not in RULES:
             raise ValueError(f"select={self.select!r} should be one of {', '.join(RULES)}.")
         if not callable(self.optimizer) and self.optimizer not in OPTIMIZERS:
-            raise ValueError(
-                f"optimizer={self.optimizer!r} should be a callable or one of {', '.join(OPTIMIZERS)}."
-            )
+            raise ValueError(f"optimizer={self.optimizer!r} should be a callable or one of {', '.join(OPTIMIZERS)}.")
         known = self.augment is None or self.augment == "auto" or callable(self.augment)
         if not known and not (isinstance(self.augment, numbers.Real) and self.augment >= 0):
             raise ValueError(f"augment={self.augment!r} should be 'auto', None, a callable or a number >= 0.")

@@ -43,7 +43,7 @@ class Shape:
                 f"Found array with dim {len(shape) + 1}: expected rows (n, d) or images (n, h, w), (n, h, w, c)."
             )
         first, last = shape[0] <= MOST_CHANNELS, shape[2] <= MOST_CHANNELS
-        if first and (torch_like or not last) or (torch_like and not last):
+        if (first and (torch_like or not last)) or (torch_like and not last):
             return cls("channels-first", shape)
         return cls("channels-last", (shape[2], shape[0], shape[1]))
 
@@ -75,9 +75,7 @@ def read(estimator: Any, X: Any, *, fitting: bool) -> Given:
     if isinstance(X, DataLoader):
         X = X.dataset
     if isinstance(X, IterableDataset):
-        raise TypeError(
-            "An IterableDataset has no length and no order: give a Dataset with __len__ and __getitem__."
-        )
+        raise TypeError("An IterableDataset has no length and no order: give a Dataset with __len__ and __getitem__.")
     if isinstance(X, Tensor):
         given = _read_tensor(estimator, X, fitting)
     elif isinstance(X, Dataset):
@@ -90,9 +88,7 @@ def read(estimator: Any, X: Any, *, fitting: bool) -> Given:
             raise ValueError(
                 f"X has {given.shape.row[0]} features, but {name} is expecting {ours[0]} features as input."
             )
-        raise ValueError(
-            f"X has samples of shape {given.shape.row}, but {name} was fitted on samples of shape {ours}."
-        )
+        raise ValueError(f"X has samples of shape {given.shape.row}, but {name} was fitted on samples of shape {ours}.")
     given.attributes.update(n_features_in_=int(np.prod(given.shape.row)), shape_=given.shape)
     return given
 
@@ -104,9 +100,7 @@ def _numpy(answer: Tensor) -> np.ndarray:
 def _divisor(estimator: Any, fitting: bool, low: float, high: float) -> float:
     """What integer images are divided by, so that they lie in [0, 1]: as in `fit`, whatever the values now."""
     if low < 0 or high > 65535:
-        raise ValueError(
-            f"Integer images should have values from 0 to 65535; these reach from {low:g} to {high:g}."
-        )
+        raise ValueError(f"Integer images should have values from 0 to 65535; these reach from {low:g} to {high:g}.")
     if not fitting and estimator.image_divisor_ is not None:
         return estimator.image_divisor_
     return 255.0 if high <= 255 else 65535.0
@@ -116,9 +110,7 @@ def _read_tensor(estimator: Any, x: Tensor, fitting: bool) -> Given:
     if x.is_complex():
         raise ValueError("Complex data not supported")
     if x.ndim < 2:
-        raise ValueError(
-            f"Expected 2D array, got {x.ndim}D array instead: reshape to (n_samples, n_features)."
-        )
+        raise ValueError(f"Expected 2D array, got {x.ndim}D array instead: reshape to (n_samples, n_features).")
     if x.numel() == 0:
         raise ValueError(
             f"Found array of shape {tuple(x.shape)} while a minimum of 1 sample and 1 feature is required."
@@ -139,9 +131,7 @@ def _read_dataset(dataset: Any) -> Given:
         raise ValueError("Found a Dataset with 0 samples while a minimum of 1 is required.")
     first = DatasetRows(dataset, ()).sample(0)
     if first.ndim not in (1, 3):
-        raise ValueError(
-            f"A sample of the Dataset has shape {tuple(first.shape)}: expected (d,), (h, w) or (c, h, w)."
-        )
+        raise ValueError(f"A sample of the Dataset has shape {tuple(first.shape)}: expected (d,), (h, w) or (c, h, w).")
     shape = Shape("rows" if first.ndim == 1 else "channels-first", tuple(first.shape))
     divisor = 255.0 if first.dtype == torch.uint8 and first.ndim == 3 else None
     rows = DatasetRows(dataset, shape.row, divisor or 1.0)
@@ -150,13 +140,11 @@ def _read_dataset(dataset: Any) -> Given:
 
 def _read_array(estimator: Any, X: Any, fitting: bool) -> Given:
     attributes: dict[str, Any] = {"image_divisor_": None}
-    if np.ndim(X) > 2:
+    if (np.ndim(X) if isinstance(X, (list, tuple)) else getattr(X, "ndim", 2)) > 2:
         X = check_array(X, dtype="numeric", allow_nd=True, estimator=estimator)
     else:
         judge = copy(estimator)  # validate_data writes to the estimator it is given
-        X = validate_data(
-            judge, X, reset=fitting, accept_sparse="csr", accept_large_sparse=False, dtype="numeric"
-        )
+        X = validate_data(judge, X, reset=fitting, accept_sparse="csr", dtype="numeric")
         if hasattr(judge, "feature_names_in_"):
             attributes["feature_names_in_"] = judge.feature_names_in_
     if sp.issparse(X):

@@ -17,9 +17,7 @@ def choose_kind(wish: str, row_shape: tuple[int, ...]) -> str:
     if wish == "auto":
         return "conv" if len(row_shape) == 3 else "dense"
     if wish not in NETWORKS:
-        raise ValueError(
-            f"network={wish!r} should be 'auto', one of {', '.join(sorted(NETWORKS))}, or a module."
-        )
+        raise ValueError(f"network={wish!r} should be 'auto', one of {', '.join(sorted(NETWORKS))}, or a module.")
     return wish
 
 
@@ -37,9 +35,7 @@ def units(values: Summary, row_shape: tuple[int, ...]) -> tuple[Tensor, Tensor]:
     return values.mean.cpu(), torch.tensor(max(values.spread, BARELY))
 
 
-def build(
-    wish: str | nn.Module, data: Data, embedding_dim: int, options: dict[str, dict[str, Any]]
-) -> Autoencoder:
+def build(wish: str | nn.Module, data: Data, embedding_dim: int, options: dict[str, dict[str, Any]]) -> Autoencoder:
     """A fresh network for the data. `options` are a method's own settings for each kind of network."""
     if isinstance(wish, nn.Module):
         return _wrap(wish, data)
@@ -56,7 +52,7 @@ def build(
         **options.get(kind, {}),
     )
     network.set_units(shift, scale)
-    return network.to(memory_format=torch.channels_last) if kind.startswith("conv") else network
+    return network
 
 
 def _wrap(module: nn.Module, data: Data) -> Autoencoder:
@@ -78,7 +74,5 @@ def _wrap(module: nn.Module, data: Data) -> Autoencoder:
     if z.ndim != 2 or len(z) != len(x):
         raise ValueError(f"network: encode gave shape {tuple(z.shape)}, expected ({len(x)}, embedding_dim).")
     if back.shape != x.shape:
-        raise ValueError(
-            f"network: decode gave shape {tuple(back.shape)}, expected {tuple(x.shape)} as it went in."
-        )
+        raise ValueError(f"network: decode gave shape {tuple(back.shape)}, expected {tuple(x.shape)} as it went in.")
     return Wrapped(module, data.row_shape, z.shape[1])

@@ -43,10 +43,10 @@ class Run:
             centers = clusters.centers.double()
 
         def measure(x: Tensor) -> Tensor:
-            z = model.embed(x)
+            z = model.embed(x).double()
             label = clusters.logits(z).argmax(1)
-            own = (z.double() - centers[label]).square().sum(1)
-            return torch.stack([label.double(), own, model.clustering_loss(z).double()], dim=1)
+            own = (z - centers[label]).square().sum(1)
+            return torch.stack([label.double(), own, model.clustering_loss(z)], dim=1)
 
         label, own, loss = data.map(measure).T
         labels = label.long()
@@ -62,12 +62,8 @@ class Run:
             inertia=own.sum().item(),
             scatter=own.mean().item() / max(total, 1e-12),
             clustering_loss=loss.mean().item(),
-            reconstruction=next(
-                (r["reconstruction"] for r in reversed(history) if "reconstruction" in r), 0.0
-            ),
-            temperature=fit_temperature(
-                clusters.distances(z).double(), clusters.embedding_dim - clusters.sphere
-            ),
+            reconstruction=next((r["reconstruction"] for r in reversed(history) if "reconstruction" in r), 0.0),
+            temperature=fit_temperature(clusters.distances(z).double(), clusters.embedding_dim - clusters.sphere),
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -130,9 +126,7 @@ def _smallest(value: Callable[[Run], float]) -> Callable[[list[Run]], int]:
 def agreement(runs: list[Run]) -> int:
     """The run whose labels agree best with the other runs' (mean adjusted Rand index)."""
     scores = [
-        np.mean([adjusted_rand_score(a.labels, b.labels) for b in runs if b is not a])
-        if len(runs) > 1
-        else 0.0
+        np.mean([adjusted_rand_score(a.labels, b.labels) for b in runs if b is not a]) if len(runs) > 1 else 0.0
         for a in runs
     ]
     return int(np.argmax(scores))

@@ -139,6 +139,7 @@ class Data:
         self.steps = max(1, n // batch_size)
         if self.steps * batch_size < 0.9 * n:
             self.steps += 1
+        self.steps = max(1, min(self.steps, n // 2))  # batch norm needs two rows
         self.batch_size = min(batch_size, n // self.steps)
 
     def __len__(self) -> int:

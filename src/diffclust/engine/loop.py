@@ -1,12 +1,14 @@
 """The only optimisation loop."""
 
 import copy
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch.nn.modules.batchnorm import _BatchNorm
 from torch.optim import Optimizer
 
 from .data import Data
@@ -62,6 +64,26 @@ class LastGood:
         self.model.report("non-finite", f"The loss was not finite in epoch {epoch} of {phase}: {what}.")
 
 
+@torch.no_grad()
+def settle_batch_norm(model: Trainable, data: Data, most: int = 50) -> None:
+    """Leave the model in eval mode, its batch-norm statistics the plain mean over unchanged rows. Those that
+    training leaves behind lag by some ten steps and come from changed rows: after few steps they are far off."""
+    model.eval()
+    norms = [module for module in model.modules() if isinstance(module, _BatchNorm) and module.track_running_stats]
+    if not norms:
+        return
+    momenta = [norm.momentum for norm in norms]
+    for norm in norms:
+        norm.reset_running_stats()
+        norm.momentum = None  # a cumulative mean
+        norm.train()
+    for batch in itertools.islice(data.shuffled(), most):
+        model.reconstruct(batch.clean)
+    for norm, momentum in zip(norms, momenta, strict=True):
+        norm.momentum = momentum
+        norm.eval()
+
+
 def train(
     model: Trainable,
     data: Data,
@@ -111,5 +133,5 @@ def train(
             break
     if not all(bool(t.isfinite().all()) for t in model.state_dict().values()):
         last_good.restore(phase, len(history))
-    model.eval()
+    settle_batch_norm(model, data)
     return history

@@ -35,6 +35,10 @@ class Trainable(nn.Module, ABC):
     @abstractmethod
     def loss(self, batch: Batch) -> Losses: ...
 
+    def reconstruct(self, x: Tensor) -> Tensor:
+        """Through the whole network and back."""
+        return x
+
     def before_training(self, data: Data) -> None: ...
     def before_epoch(self, epoch: int, data: Data) -> None: ...
     def after_backward(self) -> None: ...
@@ -51,7 +55,7 @@ class ClusterModel(Trainable):
         self.clusters = clusters
 
     def embed(self, x: Tensor) -> Tensor:
-        return self.clusters.normalize(self.autoencoder.encode(x))
+        return self.clusters.normalize(self.autoencoder.encode(x).float())
 
     def assign(self, x: Tensor) -> Tensor:
         """(b, ...) -> (b, k), rows sum to 1: the method's own assignment."""
@@ -59,6 +63,9 @@ class ClusterModel(Trainable):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.assign(x)
+
+    def reconstruct(self, x: Tensor) -> Tensor:
+        return self.autoencoder.decode(self.embed(x))
 
     @abstractmethod
     def clustering_loss(self, z: Tensor) -> Tensor:
@@ -96,6 +103,9 @@ class Pretraining(Trainable):
         seen = x * (torch.rand_like(x) >= self.noise) if self.noise else x
         z = self.model.embed(seen)
         return {"reconstruction": self.model.autoencoder.reconstruction_loss(x, z)}
+
+    def reconstruct(self, x: Tensor) -> Tensor:
+        return self.model.reconstruct(x)
 
     def parameters(self, recurse: bool = True) -> Any:
         return self.model.autoencoder.parameters(recurse)

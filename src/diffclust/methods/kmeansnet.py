@@ -54,7 +54,7 @@ class KMeansNetModel(ClusterModel):
         self.register_buffer("squares", torch.zeros(()))
 
     def embed(self, x: Tensor) -> Tensor:
-        return torch.nn.functional.normalize(self.autoencoder.encode(x), dim=1)
+        return torch.nn.functional.normalize(self.autoencoder.encode(x).float(), dim=1)
 
     def before_training(self, data: Data) -> None:
         self.place_centers(data, self.start)

@@ -86,22 +86,16 @@ class DenseAutoencoder(Autoencoder):
         self.config |= {"hidden": list(hidden), "dropout": dropout, "bottleneck": bottleneck}
         n_features = int(torch.Size(self.input_shape).numel())
         squash: list[nn.Module] = [nn.Sigmoid()] if bottleneck == "sigmoid" else []
-        self.encoder = nn.Sequential(
-            nn.Flatten(), *_chain([n_features, *hidden, embedding_dim], dropout), *squash
-        )
+        self.encoder = nn.Sequential(nn.Flatten(), *_chain([n_features, *hidden, embedding_dim], dropout), *squash)
         self.decoder = nn.Sequential(*_chain([embedding_dim, *reversed(hidden), n_features], 0.0))
 
 
 def _image_shape(input_shape: Sequence[int], smallest: int, network: str) -> tuple[int, int, int]:
     if len(input_shape) != 3:
-        raise ValueError(
-            f"The {network} network needs images (channels, height, width), not rows of {input_shape}."
-        )
+        raise ValueError(f"The {network} network needs images (channels, height, width), not rows of {input_shape}.")
     c, h, w = input_shape
     if min(h, w) < smallest:
-        raise ValueError(
-            f"Images of {h}x{w} are too small for the {network} network: it needs {smallest}x{smallest}."
-        )
+        raise ValueError(f"Images of {h}x{w} are too small for the {network} network: it needs {smallest}x{smallest}.")
     return c, h, w
 
 
@@ -143,6 +137,7 @@ class ConvAutoencoder(Autoencoder):
             up(32, 16, 2, even(h, w)), nn.BatchNorm2d(16), nn.ReLU(),
             up(16, c, 1, (0, 0)),
         )  # fmt: skip
+        self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
 
 class PoolingAutoencoder(Autoencoder):
@@ -174,6 +169,7 @@ class PoolingAutoencoder(Autoencoder):
             nn.Upsample((h2, w2)), nn.Conv2d(32, 64, 5, padding=2), nn.ReLU(),
             nn.Upsample((h, w)), nn.Conv2d(64, c, 5, padding=2),
         )  # fmt: skip
+        self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
 
 class Identity(Autoencoder):

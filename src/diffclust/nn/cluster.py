@@ -49,9 +49,7 @@ class ClusterLayer(nn.Module):
         if alpha <= 0:
             raise ValueError(f"alpha={alpha} should be > 0.")
         if isinstance(assignment, str) and assignment not in ASSIGNMENTS:
-            raise ValueError(
-                f"assignment={assignment!r} should be one of {sorted(ASSIGNMENTS)} or a callable."
-            )
+            raise ValueError(f"assignment={assignment!r} should be one of {sorted(ASSIGNMENTS)} or a callable.")
         self.n_clusters, self.embedding_dim = n_clusters, embedding_dim
         self.alpha, self.tied, self.sphere = alpha, tied, sphere
         self.assignment: Assignment = ASSIGNMENTS[assignment] if isinstance(assignment, str) else assignment
@@ -98,11 +96,14 @@ class ClusterLayer(nn.Module):
         return F.normalize(x, dim=1) if self.sphere else x
 
     def logits(self, z: Tensor) -> Tensor:
-        """W_j·z_i + b_j for rows already normalised: (b, d) -> (b, k)."""
-        if self.sphere:
-            return F.linear(z, self.weight) - self.alpha
-        bias = -self.weight.square().sum(1) / (4 * self.alpha) if self.bias is None else self.bias
-        return F.linear(z, self.weight, bias)
+        """W_j·z_i + b_j for rows already normalised: (b, d) -> (b, k), in the rows' own precision or better."""
+        dtype = torch.promote_types(z.dtype, self.weight.dtype)
+        z, weight = z.to(dtype), self.weight.to(dtype)
+        with torch.autocast(z.device.type, enabled=False):  # distances are differences: no room for bf16
+            if self.sphere:
+                return F.linear(z, weight) - self.alpha
+            bias = -weight.square().sum(1) / (4 * self.alpha) if self.bias is None else self.bias.to(dtype)
+            return F.linear(z, weight, bias)
 
     def distances(self, z: Tensor) -> Tensor:
         """|z_i - Ω_j|² by the identity above; only with tied weights is it a true distance."""
@@ -133,9 +134,7 @@ class ClusterLayer(nn.Module):
         A centre without members stays.
         """
         if not self.tied:
-            raise ValueError(
-                "move_ needs tied weights: with a free bias the centres do not decide the members."
-            )
+            raise ValueError("move_ needs tied weights: with a free bias the centres do not decide the members.")
         z = self.normalize(z)
         member = self.assignment(self.logits(z))  # (b, k)
         pull = member.T @ z
@@ -157,9 +156,7 @@ class ClusterLayer(nn.Module):
         """Give every row of W's gradient the length share · |W_j|: the released TELL code, in which Adadelta
         with rate 1 then moves W. Equal to `move_` as long as 2α · share is far below Adadelta's √eps."""
         if self.weight.grad is not None:
-            self.weight.grad.copy_(
-                share * self.weight.norm(dim=1, keepdim=True) * F.normalize(self.weight.grad, dim=1)
-            )
+            self.weight.grad.copy_(share * self.weight.norm(dim=1, keepdim=True) * F.normalize(self.weight.grad, dim=1))
 
     @torch.no_grad()
     def revive_(self, dead: Tensor, z: Tensor) -> None:

@@ -1,0 +1,175 @@
+"""The classical methods to compare with: one call each, rows in, labels out.
+
+    BASELINES["kmeans"](X, k, seed) -> labels (n,)
+
+X is (n, d) in floating point; flatten images first. Only k-means takes sparse rows.
+"""
+
+import warnings
+from collections.abc import Callable
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.cluster.hierarchy import fcluster, linkage
+from scipy.spatial.distance import cdist
+from scipy.special import log_softmax, softmax
+from sklearn.base import BaseEstimator, ClusterMixin
+from sklearn.cluster import KMeans, SpectralClustering, kmeans_plusplus
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.mixture import GaussianMixture
+from sklearn.utils import check_array, check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+Labels = NDArray[np.int64]
+Baseline = Callable[[Any, int, int], Labels]
+
+MOST_ROWS = 20_000  # of the methods that compare all pairs: 1.6 GB of distances
+NEIGHBORS = 10
+
+
+def kmeans(X: Any, k: int, seed: int) -> Labels:
+    """k-means, the best of ten starts by inertia."""
+    X = _rows(X, k, accept_sparse="csr")
+    return _labels(KMeans(k, n_init=10, random_state=seed).fit_predict(X))
+
+
+def gmm(X: Any, k: int, seed: int) -> Labels:
+    """Mixture of Gaussians with diagonal covariances, started from k-means."""
+    X = _rows(X, k).astype(np.float64)
+    # A share of the data's own variance: pixels that are always black have none, at any scale of X.
+    floor = max(1e-3 * float(X.var(axis=0).mean()), 1e-12)
+    mixture = GaussianMixture(k, covariance_type="diag", reg_covar=floor, max_iter=300, random_state=seed)
+    return _labels(mixture.fit_predict(X))
+
+
+def spectral(X: Any, k: int, seed: int) -> Labels:
+    """Normalised cuts of the graph of ten nearest neighbours. At most 20,000 rows."""
+    X = _rows(X, k, most=MOST_ROWS)
+    method = SpectralClustering(k, affinity="nearest_neighbors", n_neighbors=min(NEIGHBORS, len(X)), random_state=seed)
+    with warnings.catch_warnings():
+        # Well separated clusters are not connected: that is what one hopes for.
+        warnings.filterwarnings("ignore", message="Graph is not fully connected", category=UserWarning)
+        return _labels(method.fit_predict(X))
+
+
+def agglomerative_average(X: Any, k: int, seed: int) -> Labels:
+    """Merging by the mean distance between clusters (UPGMA). No randomness. At most 20,000 rows."""
+    return _agglomerative(X, k, "average")
+
+
+def agglomerative_weighted(X: Any, k: int, seed: int) -> Labels:
+    """Merging by the mean of the two parts' distances (WPGMA). No randomness. At most 20,000 rows."""
+    return _agglomerative(X, k, "weighted")
+
+
+def fuzzy(X: Any, k: int, seed: int) -> Labels:
+    """Fuzzy c-means with m = 2, each row to its largest membership."""
+    return _labels(FuzzyCMeans(k, random_state=seed).fit_predict(_rows(X, k)))
+
+
+BASELINES: dict[str, Baseline] = {
+    "kmeans": kmeans,
+    "gmm": gmm,
+    "spectral": spectral,
+    "agglomerative-average": agglomerative_average,
+    "agglomerative-weighted": agglomerative_weighted,
+    "fuzzy": fuzzy,
+}
+
+
+class FuzzyCMeans(ClusterMixin, BaseEstimator):
+    """Fuzzy c-means (Bezdek 1981): k-means with memberships u_ij in place of assignments.
+
+        minimise Σ_ij u_ij^m |x_i - c_j|^2,   Σ_j u_ij = 1
+        u_ij = 1 / Σ_l (|x_i - c_j| / |x_i - c_l|)^(2 / (m - 1))
+        c_j  = Σ_i u_ij^m x_i / Σ_i u_ij^m
+
+    m: fuzziness above 1; near 1 it is k-means, and large m draws all centres to the mean.
+    tol: stop when no membership changes by more.
+    """
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        m: float = 2.0,
+        max_iter: int = 300,
+        tol: float = 1e-5,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.m = m
+        self.max_iter = max_iter
+        self.tol = tol
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: object = None) -> Self:
+        X = validate_data(self, X, dtype=np.float64)
+        if not 1 <= self.n_clusters <= len(X):
+            raise ValueError(f"n_clusters={self.n_clusters} should be from 1 to n_samples={len(X)}.")
+        if not self.m > 1:
+            raise ValueError(f"m={self.m} should be greater than 1.")
+        if self.max_iter < 1:
+            raise ValueError(f"max_iter={self.max_iter} should be at least 1.")
+        centers, _ = kmeans_plusplus(X, self.n_clusters, random_state=check_random_state(self.random_state))
+        log_u = self._log_memberships(X, centers)
+        change, n_iter = np.inf, 0
+        while change >= self.tol and n_iter < self.max_iter:
+            centers = self._centers(X, log_u)
+            before, log_u = log_u, self._log_memberships(X, centers)
+            change, n_iter = float(np.abs(np.exp(log_u) - np.exp(before)).max()), n_iter + 1
+        if change >= self.tol:
+            warnings.warn(
+                f"Fuzzy c-means still moves after max_iter={self.max_iter} iterations: the memberships "
+                f"changed by {change:.2g}, tol={self.tol:g}.",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
+        u = np.exp(log_u)
+        self.cluster_centers_ = centers
+        self.u_ = u  # (n, k), of these centres
+        self.labels_ = u.argmax(1)
+        self.objective_ = float((u**self.m * cdist(X, centers, "sqeuclidean")).sum())
+        self.n_iter_ = n_iter
+        return self
+
+    def predict(self, X: Any) -> Labels:
+        return _labels(self.predict_proba(X).argmax(1))
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """The memberships u of each row."""
+        check_is_fitted(self)
+        X = validate_data(self, X, dtype=np.float64, reset=False)
+        return np.exp(self._log_memberships(X, self.cluster_centers_))
+
+    def _log_memberships(self, X: NDArray[np.float64], centers: NDArray[np.float64]) -> NDArray[np.float64]:
+        # As a softmax of -log |x - c|^2 / (m - 1), a row that sits on a centre needs no case of its own.
+        distances = np.maximum(cdist(X, centers, "sqeuclidean"), np.finfo(np.float64).tiny)  # (n, k)
+        return log_softmax(-np.log(distances) / (self.m - 1), axis=1)
+
+    def _centers(self, X: NDArray[np.float64], log_u: NDArray[np.float64]) -> NDArray[np.float64]:
+        # u^m over its sum as a softmax over rows: a centre far from every row does not become 0 / 0.
+        return softmax(self.m * log_u, axis=0).T @ X
+
+
+def _agglomerative(X: Any, k: int, how: Literal["average", "weighted"]) -> Labels:
+    X = _rows(X, k, most=MOST_ROWS)
+    tree = linkage(X, method=how)
+    # Where merges tie, no cut gives k clusters exactly and there are fewer.
+    return _labels(fcluster(tree, k, criterion="maxclust")) - 1
+
+
+def _rows(X: Any, k: int, *, most: int | None = None, accept_sparse: str | bool = False) -> Any:
+    X = check_array(X, dtype=[np.float64, np.float32], accept_sparse=accept_sparse, ensure_min_samples=2)
+    n = X.shape[0]
+    if not 1 <= k <= n:
+        raise ValueError(f"k={k} should be from 1 to the number of rows, {n}.")
+    if most is not None and n > most:
+        raise ValueError(
+            f"{n} rows are too many: this method compares all pairs and is limited to {most}. Give fewer rows."
+        )
+    return X
+
+
+def _labels(labels: Any) -> Labels:
+    return np.asarray(labels, dtype=np.int64)

@@ -1,0 +1,316 @@
+"""The command. Everything heavy is imported when a command runs, so that --help answers at once."""
+
+import os
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from . import __version__
+from .methods import METHODS
+
+if TYPE_CHECKING:
+    import numpy as np
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help="Differentiable clustering: k-means as a neural layer, on your data.",
+)
+
+Data = Annotated[
+    str,
+    typer.Argument(help="A .npy, .npz, .csv, .parquet or .jsonl (text) file, a folder of images, or a data-set name."),
+]
+Clusters = Annotated[int, typer.Option("-k", "--clusters", help="How many clusters.")]
+Setting = Annotated[
+    list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Any other setting of the method.")
+]
+Seed = Annotated[int, typer.Option(help="Same seed, same answer.")]
+Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
+
+
+class Wrong(ValueError):
+    """You asked wrongly."""
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"diffclust {__version__}")
+        raise typer.Exit()
+
+
+@app.callback()
+def _root(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show it.")] = False,
+) -> None: ...
+
+
+@app.command()
+def methods() -> None:
+    """What there is, with paper and file."""
+    _table(
+        ["method", "class", "what it does", "paper", "file"],
+        [[m.name, m.estimator, m.title, m.paper, f"diffclust/methods/{m.module}.py"] for m in METHODS],
+    )
+
+
+@app.command()
+def fit(
+    data: Data,
+    k: Clusters,
+    out: Annotated[Path, typer.Option(help="Folder for the model and labels.csv.")],
+    method: Annotated[str, typer.Option(help="See 'diffclust methods'.")] = "tell",
+    seed: Seed = 0,
+    epochs: Annotated[int | None, typer.Option(help="Of clustering; the default follows the data.")] = None,
+    restarts: Annotated[int, typer.Option(help="Whole runs, of which the best is kept by a label-free rule.")] = 1,
+    device: Device = "auto",
+    setting: Setting = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress bar.")] = False,
+) -> None:
+    """Cluster DATA and save the model."""
+    from .datasets import read
+
+    X, y = read(data)
+    settings = {
+        "random_state": seed,
+        "n_init": restarts,
+        "device": device,
+        "verbose": not quiet and sys.stderr.isatty(),
+    }
+    if epochs is not None:
+        settings["epochs"] = epochs
+    estimator = _estimator(method, k, {**settings, **_settings(method, setting or [])})
+    if out.exists() and not out.is_dir():
+        raise Wrong(f"--out {out} is a file, not a folder.")
+    began = time.perf_counter()
+    estimator.fit(X)
+    seconds = time.perf_counter() - began
+    estimator.save(out)
+    _write_labels(out / "labels.csv", estimator.labels_)
+    rows = [
+        ["rows", f"{len(estimator.labels_):,}"],
+        ["clusters", " ".join(str(size) for size in estimator.diagnostics_["sizes"])],
+        ["clustering loss", f"{estimator.clustering_loss_:.6g}"],
+        ["seconds", f"{seconds:.1f}"],
+    ]
+    if y is not None:
+        from .metrics import scores
+
+        rows += [[name, f"{100 * value:.2f}"] for name, value in scores(y, estimator.labels_).items()]
+    _table(["", f"{type(estimator).__name__} on {data}"], rows)
+    print(f"Saved to {out}: 'diffclust predict {out} NEW --out labels.csv' labels new rows.")
+
+
+@app.command()
+def predict(
+    model: Annotated[Path, typer.Argument(help="Folder of a fitted model.")],
+    data: Data,
+    out: Annotated[Path, typer.Option(help="A .csv or .npy file.")],
+    proba: Annotated[bool, typer.Option("--proba", help="The probabilities too.")] = False,
+    device: Device = "auto",
+) -> None:
+    """Label the rows of DATA with a fitted model."""
+    if out.suffix not in (".csv", ".npy"):
+        raise Wrong(f"--out {out} should end in .csv or .npy.")
+    if proba and out.suffix == ".npy":
+        raise Wrong("--proba needs a .csv file.")
+    from .datasets import read
+    from .persistence import load
+
+    estimator = load(model, device=device)
+    X, _ = read(data)
+    labels = estimator.predict(X)
+    probabilities = estimator.predict_proba(X) if proba else None
+    if out.suffix == ".npy":
+        import numpy as np
+
+        np.save(out, labels)
+    else:
+        _write_labels(out, labels, probabilities)
+    print(f"{len(labels):,} labels in {out}")
+
+
+@app.command()
+def compare(
+    data: Data,
+    k: Clusters,
+    methods: Annotated[
+        str, typer.Option(help="Ours and classical ones, with commas between.")
+    ] = "tell,kmeansnet,kmeans",
+    seeds: Annotated[int, typer.Option(help="How many seeds each.", min=1)] = 3,
+    device: Device = "auto",
+    out: Annotated[Path | None, typer.Option(help="Also write every run to this .csv file.")] = None,
+) -> None:
+    """Run several methods over seeds and print the scores: mean and standard deviation."""
+    from .baselines import BASELINES
+    from .datasets import read
+
+    ours = {method.name for method in METHODS}
+    names = [name.strip() for name in methods.split(",") if name.strip()]
+    unknown = [name for name in names if name not in ours and name not in BASELINES]
+    if unknown or not names:
+        raise Wrong(f"Unknown method {', '.join(unknown)!r}: choose from {', '.join([*sorted(ours), *BASELINES])}.")
+    X, y = read(data)
+    runs = []
+    for name in names:
+        for seed in range(seeds):
+            began = time.perf_counter()
+            if name in ours:
+                labels = _estimator(name, k, {"random_state": seed, "device": device}).fit_predict(X)
+            else:
+                labels = BASELINES[name](_flat(X), k, seed)
+            seconds = time.perf_counter() - began
+            runs.append({"method": name, "seed": seed, "seconds": seconds, **_scores(X, y, labels)})
+    _print_runs(runs, names)
+    if out is not None:
+        import csv
+
+        with out.open("w", newline="") as file:
+            writer = csv.DictWriter(file, runs[0])
+            writer.writeheader()
+            writer.writerows(runs)
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder for the picture.")] = Path("diffclust-demo"),
+    seed: Seed = 0,
+) -> None:
+    """Cluster scikit-learn's handwritten digits, beside k-means, and draw the centres."""
+    from .baselines import BASELINES
+    from .datasets import load
+    from .metrics import accuracy, ari, nmi
+    from .pictures import cluster_sheet, write_png
+
+    images, y = load("digits")
+    print(f"{len(images)} images of {images.shape[1]}x{images.shape[2]} pixels; the labels are used for scoring only.")
+    rows = []
+
+    def entry(name: str, labels: "np.ndarray", seconds: float) -> None:
+        values = [100 * f(y, labels) for f in (accuracy, nmi, ari)]
+        rows.append([name, *(f"{value:.1f}" for value in values), f"{seconds:.1f}"])
+
+    began = time.perf_counter()
+    entry("k-means", BASELINES["kmeans"](_flat(images), 10, seed), time.perf_counter() - began)
+    estimator = _estimator("tell", 10, {"random_state": seed, "verbose": sys.stderr.isatty()})
+    began = time.perf_counter()
+    estimator.fit(images)
+    entry("TELL", estimator.labels_, time.perf_counter() - began)
+    _table(["", "ACC", "NMI", "ARI", "seconds"], rows)
+    out.mkdir(parents=True, exist_ok=True)
+    picture = out / "centres.png"
+    centers = estimator.inverse_transform(estimator.cluster_centers_)
+    sureness = estimator.predict_proba(images).max(1)
+    write_png(picture, cluster_sheet(images, estimator.labels_, sureness, centers))
+    estimator.save(out / "model")
+    print(f"{picture}: a row a cluster, its decoded centre first, then its surest members.")
+    print(f"{out / 'model'}: the model; try 'diffclust predict {out / 'model'} digits --out labels.csv'.")
+
+
+# ---- helpers
+
+
+def _estimator(name: str, k: int, settings: dict[str, Any]) -> Any:
+    method = next((m for m in METHODS if m.name == name), None)
+    if method is None:
+        raise Wrong(f"Unknown method {name!r}: choose from {', '.join(m.name for m in METHODS)}.")
+    return method.load()(k, **settings)
+
+
+def _settings(name: str, given: list[str]) -> dict[str, Any]:
+    """NAME=VALUE pairs, read by the type of the setting's default."""
+    import ast
+
+    known = _estimator(name, 2, {}).get_params()
+    settings = {}
+    for pair in given:
+        key, equals, text = pair.partition("=")
+        if not equals or key not in known:
+            raise Wrong(f"--set {pair}: expected NAME=VALUE with NAME one of {', '.join(sorted(known))}.")
+        try:
+            settings[key] = ast.literal_eval(text)
+        except (ValueError, SyntaxError):
+            settings[key] = text
+    return settings
+
+
+def _flat(X: Any) -> Any:
+    """Rows for the classical methods: images flattened and scaled as ours are, sparse rows made dense."""
+    import numpy as np
+
+    if hasattr(X, "toarray"):
+        return X.toarray()
+    X = np.asarray(X)
+    if X.ndim > 2 and X.dtype.kind in "iu":
+        X = X / 255
+    return X.reshape(len(X), -1)
+
+
+def _scores(X: Any, y: Any, labels: Any) -> dict[str, float]:
+    if y is not None:
+        from .metrics import accuracy, ari, nmi
+
+        return {"ACC": accuracy(y, labels), "NMI": nmi(y, labels), "ARI": ari(y, labels)}
+    from .metrics import silhouette
+
+    return {"silhouette": silhouette(_flat(X), labels)}
+
+
+def _print_runs(runs: list[dict[str, Any]], names: list[str]) -> None:
+    from statistics import mean, stdev
+
+    columns = [key for key in runs[0] if key not in ("method", "seed", "seconds")]
+    rows = []
+    for name in names:
+        own = [run for run in runs if run["method"] == name]
+        cells = []
+        for column in columns:
+            values = [100 * run[column] for run in own]
+            cells.append(f"{mean(values):.1f}" + (f" ± {stdev(values):.1f}" if len(values) > 1 else ""))
+        rows.append([name, *cells, f"{mean(run['seconds'] for run in own):.1f}"])
+    _table(["", *columns, "seconds"], rows)
+
+
+def _write_labels(path: Path, labels: "np.ndarray", probabilities: "np.ndarray | None" = None) -> None:
+    with path.open("w") as file:
+        extra = [] if probabilities is None else [f"p{j}" for j in range(probabilities.shape[1])]
+        file.write(",".join(["row", "label", *extra]) + "\n")
+        for i, label in enumerate(labels):
+            chances = [] if probabilities is None else [f"{p:.6f}" for p in probabilities[i]]
+            file.write(",".join([str(i), str(label), *chances]) + "\n")
+
+
+def _table(header: list[str], rows: list[list[str]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(*header)
+    for row in rows:
+        table.add_row(*row)
+    Console().print(table)
+
+
+def main() -> None:
+    """Exit codes: 0, 1 (it failed), 2 (you asked wrongly). One line an error; DIFFCLUST_TRACEBACK=1 shows more."""
+    try:
+        code = app(standalone_mode=False)
+        sys.exit(code if isinstance(code, int) else 0)
+    except Exception as error:
+        if os.environ.get("DIFFCLUST_TRACEBACK"):
+            raise
+        usage = hasattr(error, "format_message")  # typer's own complaints
+        text = error.format_message() if hasattr(error, "format_message") else str(error)
+        asked_wrongly = usage or isinstance(error, (ValueError, TypeError, OSError, ImportError))
+        print(f"diffclust: {' '.join(text.split()) or type(error).__name__}", file=sys.stderr)
+        sys.exit(2 if asked_wrongly else 1)
+    except KeyboardInterrupt:
+        print("diffclust: stopped", file=sys.stderr)
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,163 @@
+"""Save and load: a folder with tensors in safetensors, everything else in JSON, and checksums of both.
+
+No pickle anywhere, so a folder from a stranger cannot run code. `sha256sum -c SHA256SUMS` checks it by hand.
+"""
+
+import hashlib
+import json
+import os
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.torch import load as load_tensors
+from safetensors.torch import save as save_tensors
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor, nn
+
+from . import __version__
+from .engine.runtime import seeded
+from .inputs import Shape
+from .methods import METHODS
+from .nn.autoencoders import NETWORKS, Autoencoder, Wrapped
+
+FORMAT = 1
+SETTINGS, TENSORS, SUMS = "estimator.json", "tensors.safetensors", "SHA256SUMS"
+SCALARS = (
+    "n_features_in_",
+    "image_divisor_",
+    "inertia_",
+    "clustering_loss_",
+    "temperature_",
+    "n_iter_",
+    "seed_",
+    "history_",
+    "diagnostics_",
+)
+
+
+def save(estimator: Any, folder: str | os.PathLike[str]) -> None:
+    """Write a fitted estimator. Settings that are code (callables, callbacks, a user's module) are named in
+    the file but not kept; a user's module is asked for again by `load`."""
+    check_is_fitted(estimator)
+    folder = Path(folder)
+    if folder.exists() and not folder.is_dir():
+        raise NotADirectoryError(f"{folder} is a file: give a folder to save to.")
+    folder.mkdir(parents=True, exist_ok=True)
+    tensors = {f"model.{name}": value for name, value in estimator.model_.state_dict().items()}
+    tensors["labels_"] = torch.from_numpy(estimator.labels_)
+    tensors["cluster_centers_"] = torch.from_numpy(estimator.cluster_centers_)
+    for i, run in enumerate(estimator.runs_):
+        tensors[f"runs.{i}.labels"] = torch.from_numpy(run["labels"])
+    params, not_saved = {}, []
+    for knob in fields(estimator):
+        value = getattr(estimator, knob.name)
+        if _is_plain(value):
+            params[knob.name] = value.item() if isinstance(value, np.generic) else value
+        elif isinstance(value, (np.ndarray, Tensor)):
+            tensors[f"params.{knob.name}"] = torch.as_tensor(value)
+        elif not isinstance(value, (tuple, list)) or len(value):
+            not_saved.append(knob.name)
+    network = estimator.model_.autoencoder
+    kind = next((kind for kind, cls in NETWORKS.items() if type(network) is cls), None)
+    settings = {
+        "format": FORMAT,
+        "diffclust": __version__,
+        "class": type(estimator).__name__,
+        "params": params,
+        "not_saved": not_saved,
+        "network": {
+            "kind": kind,
+            "module": type(network.module).__name__ if isinstance(network, Wrapped) else None,
+            "config": network.config,
+        },
+        "shape": asdict(estimator.shape_),
+        "feature_names": getattr(estimator, "feature_names_in_", np.empty(0)).tolist(),
+        "fitted": {name: getattr(estimator, name) for name in SCALARS},
+        "runs": [{k: v for k, v in run.items() if k != "labels"} for run in estimator.runs_],
+    }
+    blobs = {
+        SETTINGS: json.dumps(settings, indent=1, default=_plain).encode(),
+        TENSORS: save_tensors({name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()}),
+    }
+    for name, blob in {**blobs, SUMS: _sums(blobs)}.items():  # the checksums last: until then it is no model
+        aside = folder / f".{name}.part"
+        aside.write_bytes(blob)
+        aside.replace(folder / name)
+
+
+def load(folder: str | os.PathLike[str], *, network: nn.Module | None = None, device: str = "auto") -> Any:
+    """The estimator saved in `folder`. One that was fitted with a module of the user's own needs such a
+    module again, as `network`; its weights come from the folder."""
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise FileNotFoundError(f"No such folder: {folder}")
+    missing = [name for name in (SETTINGS, TENSORS, SUMS) if not (folder / name).is_file()]
+    if missing:
+        raise ValueError(f"{folder} is not a saved diffclust model: {', '.join(missing)} missing.")
+    blobs = {name: (folder / name).read_bytes() for name in (SETTINGS, TENSORS)}
+    if (folder / SUMS).read_bytes() != _sums(blobs):
+        raise ValueError(f"{folder} is damaged: its files do not match {SUMS}.")
+    try:
+        settings = json.loads(blobs[SETTINGS])
+        tensors = load_tensors(blobs[TENSORS])
+        if settings["format"] != FORMAT:
+            raise ValueError(f"it has format {settings['format']}, this version reads {FORMAT}")
+        with seeded(0, torch.device("cpu")):  # building a network draws weights
+            return _rebuild(settings, tensors, network, device)
+    except (KeyError, TypeError, RuntimeError, ValueError, AttributeError) as error:
+        raise ValueError(f"{folder} cannot be read as a diffclust model: {error}") from error
+
+
+def _rebuild(settings: dict[str, Any], tensors: dict[str, Tensor], module: nn.Module | None, device: str) -> Any:
+    cls = {method.estimator: method for method in METHODS}[settings["class"]].load()
+    known = {knob.name for knob in fields(cls)}
+    params = {name: value for name, value in settings["params"].items() if name in known}
+    params |= {name.removeprefix("params."): t.numpy() for name, t in tensors.items() if name.startswith("params.")}
+    estimator = cls(**params)
+    estimator.device = device
+    for name in SCALARS:
+        setattr(estimator, name, settings["fitted"][name])
+    shape = settings["shape"]
+    estimator.shape_ = Shape(shape["layout"], tuple(shape["row"]))
+    if settings["feature_names"]:
+        estimator.feature_names_in_ = np.array(settings["feature_names"], dtype=object)
+    estimator.labels_ = tensors["labels_"].numpy()
+    estimator.cluster_centers_ = tensors["cluster_centers_"].numpy()
+    estimator.runs_ = [{**run, "labels": tensors[f"runs.{i}.labels"].numpy()} for i, run in enumerate(settings["runs"])]
+    state = {name.removeprefix("model."): t for name, t in tensors.items() if name.startswith("model.")}
+    autoencoder = _network(settings["network"], module)
+    autoencoder.set_units(state["autoencoder.shift"], state["autoencoder.scale"])
+    model = estimator.build_model(autoencoder, len(estimator.labels_))
+    model.load_state_dict(state)
+    estimator.model_ = model.eval()
+    if module is not None:
+        estimator.network = module
+    return estimator
+
+
+def _network(saved: dict[str, Any], module: nn.Module | None) -> Autoencoder:
+    config = saved["config"]
+    if saved["kind"] is not None:
+        return NETWORKS[saved["kind"]](**config)
+    if module is None:
+        raise ValueError(
+            f"it was fitted with a module of your own ({saved['module']}): give one as load(..., network=...)"
+        )
+    return Wrapped(module, config["input_shape"], config["embedding_dim"])
+
+
+def _sums(blobs: dict[str, bytes]) -> bytes:
+    return "".join(f"{hashlib.sha256(blob).hexdigest()}  {name}\n" for name, blob in blobs.items()).encode()
+
+
+def _is_plain(value: Any) -> bool:
+    return value is None or isinstance(value, (bool, int, float, str, np.integer, np.floating, np.bool_))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"{type(value).__name__} cannot be saved as JSON")

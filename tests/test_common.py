@@ -1,0 +1,481 @@
+"""What every method promises, whoever wrote it: scikit-learn's own checks, then the product's contract."""
+
+import pickle
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.metrics import adjusted_rand_score
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
+
+import diffclust
+from conftest import ESTIMATORS, QUICK
+
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+
+CLASSIFIER = "this check takes every estimator with predict_proba for a classifier and reads its classifier tags"
+EXPECTED_FAILURES = {"check_estimator_sparse_array": CLASSIFIER, "check_estimator_sparse_matrix": CLASSIFIER}
+
+
+@pytest.mark.filterwarnings("ignore:.*check_array_api_input")  # skips itself unless SCIPY_ARRAY_API is set
+@parametrize_with_checks(
+    [getattr(diffclust, name)(3, pretrain_epochs=4, epochs=4, device="cpu") for name in ESTIMATORS],
+    expected_failed_checks=lambda estimator: EXPECTED_FAILURES,
+    xfail_strict=True,
+)
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+def test_public_names_exist():
+    assert all(getattr(diffclust, name) is not None for name in diffclust.__all__)
+
+
+# ---- learning
+
+
+def test_finds_blobs(quick, blobs):
+    X, y = blobs
+    found = quick(pretrain_epochs=40, epochs=20).fit_predict(X)
+    assert adjusted_rand_score(y, found) > 0.95
+
+
+def test_finds_blobs_without_a_network(quick, blobs):
+    X, y = blobs
+    X = X - X.mean(0)
+    assert adjusted_rand_score(y, quick(network="identity", epochs=20).fit_predict(X)) > 0.95
+
+
+def test_fitted_attributes(quick, digits):
+    images, _ = digits
+    model = quick(4).fit(images)
+    assert model.labels_.shape == (200,)
+    assert model.cluster_centers_.shape == (4, 10)
+    assert model.n_iter_ == 4
+    assert [record["phase"] for record in model.history_] == ["pretraining"] * 3 + ["clustering"] * 4
+    assert all(np.isfinite(record["reconstruction"]) for record in model.history_)
+    assert model.n_features_in_ == 64
+    z = model.transform(images).astype(float)
+    own = ((z - model.cluster_centers_[model.labels_]) ** 2).sum(1)
+    assert model.inertia_ == pytest.approx(own.sum(), rel=1e-5)
+    assert model.score(images) == pytest.approx(-model.clustering_loss_)
+    assert model.inverse_transform(model.cluster_centers_).shape == (4, 8, 8)
+    assert sum(model.diagnostics_["sizes"]) == 200
+    assert len(model.runs_) == 1
+    with torch.no_grad():
+        assigned = model.model_(torch.from_numpy(images)[:, None])
+    assert torch.allclose(assigned.sum(1), torch.ones(200))
+
+
+def test_one_answer(quick, digits):
+    images, _ = digits
+    model = quick(4).fit(images)
+    probabilities = model.predict_proba(images)
+    assert (model.predict(images) == model.labels_).all()
+    assert (probabilities.argmax(1) == model.labels_).all()
+    assert np.allclose(probabilities.sum(1), 1, atol=1e-6)
+
+
+def test_same_seed_same_labels(quick, digits):
+    images, _ = digits
+    first, second = quick(4).fit(images), quick(4).fit(images)
+    assert (first.labels_ == second.labels_).all()
+    assert (first.transform(images) == second.transform(images)).all()
+    assert (quick(4, random_state=1).fit(images).transform(images) != first.transform(images)).any()
+
+
+@pytest.mark.parametrize("random_state", [None, 0])
+def test_callers_random_state_is_untouched(quick, digits, random_state):
+    torch_before, numpy_before = torch.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
+    quick(4, random_state=random_state).fit(digits[0]).predict(digits[0])
+    assert (torch.get_rng_state() == torch_before).all()
+    assert (np.random.get_state()[1] == numpy_before).all()  # noqa: NPY002
+
+
+def test_an_answer_does_not_depend_on_its_company(quick, digits):
+    images, _ = digits
+    model = quick(4).fit(images)
+    probabilities = model.predict_proba(images)
+    for rows in ([7], [199], list(range(5)), list(range(0, 200, 3)), list(range(199, -1, -1))):
+        assert (model.predict(images[rows]) == model.labels_[rows]).all()
+        assert np.abs(model.predict_proba(images[rows]) - probabilities[rows]).max() <= 1e-6
+    model.set_params(batch_size=2)
+    assert (model.predict(images) == model.labels_).all()
+
+
+def test_a_second_fit_forgets_the_first(quick, blobs, digits):
+    model = quick(4).fit(pd.DataFrame(blobs[0]).add_prefix("c"))
+    assert list(model.feature_names_in_) == [f"c{i}" for i in range(6)]
+    model.fit(digits[0])
+    assert not hasattr(model, "feature_names_in_")
+    assert model.labels_.shape == (200,)
+
+
+def test_restarts_are_kept_and_the_rule_chooses(quick, digits):
+    images, _ = digits
+    model = quick(4, n_init=3, select="loss").fit(images)
+    losses = [run["clustering_loss"] for run in model.runs_]
+    assert model.clustering_loss_ == min(losses)
+    assert (model.labels_ == model.runs_[int(np.argmin(losses))]["labels"]).all()
+    assert len(set(losses)) == 3
+    alone = quick(4).fit(images)
+    assert (alone.labels_ == model.runs_[0]["labels"]).all()  # a restart gives what it would give alone
+
+
+def test_zero_epochs_is_pretraining_and_start(quick, digits):
+    model = quick(4, epochs=0).fit(digits[0])
+    assert model.n_iter_ == 0
+    assert (model.predict(digits[0]) == model.labels_).all()
+
+
+def test_partial_fit_starts_and_goes_on(quick, blobs):
+    X, y = blobs
+    model = quick(pretrain_epochs=40, epochs=20).partial_fit(X[:100])
+    before = model.predict(X)
+    model.partial_fit(X[100:])
+    assert adjusted_rand_score(y, model.predict(X)) > 0.95
+    assert (model.predict(X) == before).mean() > 0.95  # cluster 3 stays cluster 3
+    assert (model.predict(X[100:]) == model.labels_).all()
+
+
+def test_callbacks_watch_and_stop(quick, digits):
+    seen = []
+
+    def watch(progress):
+        seen.append((progress.phase, progress.epoch, progress.epochs))
+        progress.stop = progress.phase == "clustering" and progress.epoch == 1
+
+    model = quick(4, callbacks=[watch]).fit(digits[0])
+    assert seen == [("pretraining", i, 3) for i in range(3)] + [("clustering", i, 4) for i in range(2)]
+    assert model.n_iter_ == 2
+
+
+def test_scikit_learn_callbacks_watch_and_stop(quick, digits):
+    class Watch:
+        def __init__(self):
+            self.events = []
+
+        def setup(self, estimator, context):
+            self.events.append("setup")
+
+        def teardown(self, estimator, context):
+            self.events.append("teardown")
+
+        def on_fit_task_begin(self, estimator, context):
+            self.events.append(f"begin {context.task_name}")
+
+        def on_fit_task_end(self, estimator, context):
+            self.events.append(f"end {context.task_name}")
+            return context.task_name == "clustering"
+
+    watch = Watch()
+    model = quick(4).set_callbacks(watch)
+    model.fit(digits[0])
+    assert watch.events[:2] == ["setup", "begin fit"]
+    assert watch.events[-2:] == ["end fit", "teardown"]
+    assert watch.events.count("end pretraining") == 3
+    assert model.n_iter_ == 1
+
+
+@pytest.mark.parametrize("verbose", [True, False])
+def test_progress_bar(quick, digits, verbose, capsys):
+    quick(4, verbose=verbose).fit(digits[0])
+    shown = capsys.readouterr()
+    assert ("clustering" in shown.out + shown.err) == verbose
+
+
+# ---- inputs and outputs
+
+
+def test_kinds_of_rows_agree(quick, blobs, tmp_path):
+    X = blobs[0].astype(np.float32)
+    model = quick().fit(X)
+    expected = model.labels_
+    mapped = np.memmap(tmp_path / "x", dtype="float32", mode="w+", shape=X.shape)
+    mapped[:] = X
+    frame = pd.DataFrame(X)
+    kinds = {
+        "frame": frame,
+        "list": X.tolist(),
+        "tensor": torch.from_numpy(X),
+        "sparse": sp.csr_array(X),
+        "memmap": mapped,
+        "dataset": TensorDataset(torch.from_numpy(X), torch.zeros(len(X))),
+        "loader": DataLoader(TensorDataset(torch.from_numpy(X)), batch_size=7),
+    }
+    for name, kind in kinds.items():
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # scikit-learn: fitted without feature names
+            assert (np.asarray(model.predict(kind)) == expected).all(), name
+            assert (quick().fit(kind).labels_ == expected).all(), name
+
+
+def test_kinds_of_images_agree(quick, digits, tmp_path):
+    images = (digits[0] * 255).round().astype(np.uint8)
+    expected = quick(4).fit(images).labels_
+    mapped = np.memmap(tmp_path / "x", dtype="uint8", mode="w+", shape=images.shape)
+    mapped[:] = images
+    kinds = {
+        "last": images[..., None],
+        "first": images[:, None],
+        "int64": images.astype(np.int64),
+        "unit": (images / np.float32(255)),
+        "tensor": torch.from_numpy(images),
+        "nchw": torch.from_numpy(images)[:, None],
+        "memmap": mapped,
+        "dataset": TensorDataset(torch.from_numpy(images)),
+    }
+    for name, kind in kinds.items():
+        assert (quick(4).fit(kind).labels_ == expected).all(), name
+
+
+def test_colour_images_keep_their_layout(quick):
+    images = np.random.default_rng(0).random((40, 9, 11, 3), dtype=np.float32)
+    model = quick(2).fit(images)
+    assert model.inverse_transform(model.cluster_centers_).shape == (2, 9, 11, 3)
+    assert model.model_.autoencoder.input_shape == (3, 9, 11)
+    first = quick(2).fit(torch.from_numpy(images).permute(0, 3, 1, 2))
+    assert first.inverse_transform(torch.from_numpy(first.cluster_centers_)).shape == (2, 3, 9, 11)
+    assert (first.labels_ == model.labels_).all()
+
+
+def test_tensor_in_tensor_out(quick, blobs):
+    X = torch.from_numpy(blobs[0])
+    model = quick().fit(X)
+    for answer in (model.predict(X), model.predict_proba(X), model.transform(X)):
+        assert isinstance(answer, torch.Tensor)
+        assert answer.device == X.device
+        assert not answer.requires_grad
+    assert isinstance(model.labels_, np.ndarray)
+
+
+def test_units_do_not_matter(quick, blobs):
+    """Blobs in metres or in millimetres, far from the origin or near it: the same clusters."""
+    X, y = blobs
+    for scaled in (X * 1000, X / 1000, X + 1e4):
+        assert adjusted_rand_score(y, quick(pretrain_epochs=40, epochs=20).fit_predict(scaled)) > 0.95
+
+
+def test_pandas_out_pipeline_and_grid_search(quick, blobs):
+    frame = pd.DataFrame(blobs[0]).add_prefix("c")
+    estimator = quick(embedding_dim=4)
+    pipeline = make_pipeline(StandardScaler(), estimator).set_output(transform="pandas")
+    embedded = pipeline.fit(frame).transform(frame)
+    assert list(embedded.columns) == list(estimator.get_feature_names_out())
+    assert embedded.shape == (150, 4)
+    search = GridSearchCV(quick(), {"n_clusters": [2, 3]}, cv=2).fit(blobs[0])
+    assert set(search.cv_results_["param_n_clusters"]) == {2, 3}
+
+
+def test_clone_and_pickle(quick, blobs):
+    model = quick().fit(blobs[0])
+    again = pickle.loads(pickle.dumps(model))
+    assert (again.predict(blobs[0]) == model.labels_).all()
+    assert clone(model).get_params() == model.get_params()
+
+
+class Shallow(torch.nn.Module):
+    def __init__(self, width=6):
+        super().__init__()
+        self.inside, self.outside = torch.nn.Linear(width, 4), torch.nn.Linear(4, width)
+
+    def encode(self, x):
+        return self.inside(x)
+
+    def decode(self, z):
+        return self.outside(z)
+
+
+def test_a_module_of_ones_own(quick, blobs, tmp_path):
+    network = Shallow()
+    before = network.inside.weight.clone()
+    model = quick(network=network).fit(blobs[0])
+    assert model.cluster_centers_.shape == (3, 4)
+    assert (network.inside.weight == before).all()  # trained on a copy
+    model.save(tmp_path / "m")
+    with pytest.raises(ValueError, match="Shallow"):
+        diffclust.load(tmp_path / "m")
+    again = diffclust.load(tmp_path / "m", network=Shallow())
+    assert (again.predict(blobs[0]) == model.labels_).all()
+
+
+def test_paper_settings(method):
+    for name in method.papers:
+        estimator = method.paper(name, random_state=3)
+        assert estimator.n_clusters == 10
+        assert estimator.random_state == 3
+        assert estimator.augment is None
+    with pytest.raises(ValueError, match="no paper settings for 'iris'"):
+        method.paper("iris")
+
+
+# ---- bad input
+
+
+def _with(value):
+    X = np.random.default_rng(0).random((20, 5))
+    X[3, 2] = value
+    return X
+
+
+class Stream(IterableDataset):
+    def __iter__(self):
+        return iter(torch.zeros(5, 3))
+
+
+class Ragged(Dataset):
+    def __len__(self):
+        return 20
+
+    def __getitem__(self, i):
+        return torch.zeros(3 if i < 19 else 4)
+
+
+RNG = np.random.default_rng(0)
+BAD_INPUT = {
+    "nan": (_with(np.nan), "NaN"),
+    "infinity": (_with(np.inf), "infinity"),
+    "nan tensor": (torch.from_numpy(_with(np.nan)), "NaN"),
+    "nan dataset": (TensorDataset(torch.from_numpy(_with(np.nan))), "row 3"),
+    "empty": (np.empty((0, 5)), "0 sample"),
+    "empty tensor": (torch.empty(0, 5), r"\(0, 5\)"),
+    "no columns": (np.empty((5, 0)), "0 feature"),
+    "one row": (RNG.random((1, 5)), "1 sample"),
+    "one dimension": (RNG.random(20), "2D"),
+    "five dimensions": (RNG.random((20, 2, 2, 2, 2)), "dim 5"),
+    "fewer rows than clusters": (RNG.random((2, 5)), "n_samples=2 should be >= n_clusters=3"),
+    "words": (np.array([["a", "b"]] * 20), "could not convert string to float|dtype"),
+    "complex": (np.ones((20, 3)) * 1j, "Complex"),
+    "complex tensor": (torch.ones(20, 3) * 1j, "Complex"),
+    "tiny images": (RNG.random((20, 2, 3)), "2x3"),
+    "negative integer images": (-np.ones((20, 8, 8), dtype=int), "-1"),
+    "ragged dataset": (Ragged(), "Sample 19 has shape"),
+    "stream": (Stream(), "IterableDataset"),
+    "none": (None, "None|NoneType"),
+}
+
+
+@pytest.mark.parametrize("kind", BAD_INPUT)
+def test_bad_input_is_named_and_leaves_the_estimator_as_it_was(quick, blobs, kind):
+    X, message = BAD_INPUT[kind]
+    model = quick()
+    with pytest.raises((ValueError, TypeError), match=message):
+        model.fit(X)
+    assert not [name for name in vars(model) if name.endswith("_")]
+    model.fit(blobs[0])
+    before = dict(vars(model))
+    with pytest.raises((ValueError, TypeError)):
+        model.fit(X)
+    assert vars(model).keys() == before.keys()
+    assert all(vars(model)[name] is before[name] for name in before)
+
+
+def test_bad_width_at_predict(quick, blobs, digits):
+    model = quick().fit(blobs[0])
+    for answer in (model.predict, model.predict_proba, model.transform, model.score, model.partial_fit):
+        with pytest.raises(ValueError, match="5 features.*expecting 6"):
+            answer(blobs[0][:, :5])
+        with pytest.raises(ValueError, match="5 features.*expecting 6"):
+            answer(torch.zeros(4, 5))
+    with pytest.raises(ValueError, match=r"\(1, 8, 8\)"):
+        model.predict(digits[0])
+    with pytest.raises(ValueError, match=r"\(2, 3\), expected \(n, 10\)"):
+        model.inverse_transform(np.zeros((2, 3)))
+
+
+BAD_SETTINGS = {
+    "n_clusters": [(0, ValueError), (-2, ValueError), (2.5, TypeError), ("3", TypeError), (True, TypeError)],
+    "n_init": [(0, ValueError), (None, TypeError)],
+    "epochs": [(-1, ValueError), (1.5, TypeError), ("many", TypeError)],
+    "pretrain_epochs": [(-1, ValueError)],
+    "batch_size": [(1, ValueError), ("big", TypeError)],
+    "embedding_dim": [(0, ValueError)],
+    "optimizer": [("lion", ValueError)],
+    "lr": [(0.0, ValueError), (-1.0, ValueError)],
+    "device": [("gpu9", ValueError)],
+    "precision": [("float8", ValueError)],
+    "select": [("labels", ValueError)],
+    "network": [("transformer", ValueError), (3, TypeError), (torch.nn.Linear(6, 2), TypeError)],
+    "augment": [(-1.0, ValueError), ("much", ValueError), (0.5, ValueError)],
+    "init": [("best", ValueError), (np.zeros((3, 2)), ValueError), (np.full((3, 10), np.nan), ValueError)],
+}
+
+
+@pytest.mark.parametrize("knob", BAD_SETTINGS)
+def test_bad_settings_are_named(quick, blobs, knob):
+    for value, error in BAD_SETTINGS[knob]:
+        model = quick(**{knob: value}) if knob != "n_clusters" else quick(value)
+        with pytest.raises(error, match=knob if knob != "network" else "network|decode|encode"):
+            model.fit(blobs[0])
+        assert not hasattr(model, "labels_")
+
+
+def test_answers_need_a_fit(quick, blobs):
+    for name in ("predict", "predict_proba", "transform", "score", "inverse_transform"):
+        with pytest.raises(NotFittedError):
+            getattr(quick(), name)(blobs[0])
+
+
+@pytest.mark.parametrize("shape", [(6, 5), (40, 1), (30, 8, 8)])
+def test_constant_data_are_survived_and_reported(quick, shape):
+    with pytest.warns(ConvergenceWarning):
+        model = quick(2).fit(np.full(shape, 0.5))
+    assert np.isfinite(model.cluster_centers_).all()
+    assert len(set(model.labels_)) == 1
+    assert model.diagnostics_["collapsed"]
+
+
+def test_a_constant_column_changes_nothing_much(quick, blobs):
+    X, y = blobs
+    X = np.column_stack([X, np.full(len(X), 7.0)])
+    assert adjusted_rand_score(y, quick(pretrain_epochs=40, epochs=20).fit_predict(X)) > 0.95
+
+
+def test_a_loss_that_is_not_finite_is_reported_and_undone(quick, blobs):
+    explosive = quick(optimizer="sgd", lr=1e12, pretrain_epochs=5)
+    with pytest.warns(ConvergenceWarning, match="not finite"):
+        explosive.fit(blobs[0])
+    assert np.isfinite(explosive.cluster_centers_).all()
+    assert np.isfinite(explosive.transform(blobs[0])).all()
+
+
+# ---- properties
+
+
+@pytest.fixture(scope="module", params=ESTIMATORS)
+def fitted(request, blobs):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return getattr(diffclust, request.param)(3, **QUICK).fit(blobs[0])
+
+
+values = st.floats(-1e4, 1e4, width=32)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.lists(values, min_size=6, max_size=6), min_size=1, max_size=20))
+def test_probabilities_sum_to_one_for_any_rows(fitted, rows):
+    probabilities = fitted.predict_proba(np.array(rows))
+    assert np.allclose(probabilities.sum(1), 1, atol=1e-5)
+    assert (probabilities >= 0).all()
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.permutations(range(3)))
+def test_permuting_the_centres_permutes_the_columns(fitted, blobs, order):
+    order = list(order)
+    before = fitted.predict_proba(blobs[0])
+    permuted = pickle.loads(pickle.dumps(fitted))
+    permuted.model_.clusters.set_centers(fitted.model_.clusters.centers.detach()[order])
+    assert np.allclose(permuted.predict_proba(blobs[0]), before[:, order], atol=1e-5)
