@@ -1,22 +1,17 @@
 import gzip
 import json
 import os
-import pickle
-import subprocess
-import sys
-import warnings
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
-import pandas as pd
 import pytest
 import scipy.sparse as sp
 import sklearn.datasets
-from PIL import Image
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from diffclust import datasets
+from diffclust.files import read
 
 NO_FILES = "needs the real data: set DIFFCLUST_DATA, or have ../shared/data beside the repository"
 
@@ -138,7 +133,7 @@ def test_small_integers_become_floats(folder):
     ("arrays", "says"),
     [
         ({"images": np.zeros((2, 28, 28))}, "no array is called labels; there are images"),
-        ({"images": np.zeros((2, 28, 28)), "labels": np.zeros(3)}, r"labels has shape \(3,\).* 2 rows"),
+        ({"images": np.zeros((2, 28, 28)), "labels": np.zeros(3)}, r"labels has shape \(3,\), but X has"),
         ({"one": np.zeros(2), "labels": np.zeros(2)}, "no array is called X, images, data; there are one"),
         ({"images": np.zeros((2, 28, 28)), "labels": np.zeros(2)}, "n_train=2 of 2 rows leaves no test part"),
     ],
@@ -172,7 +167,6 @@ def test_cifar10_residuals_are_decoded(folder):
     test, y = datasets.load("cifar10-test")
     assert (test == X[3:]).all()
     assert y.tolist() == [3]
-    assert (datasets.read(folder / "cifar10.npz")[0] == X).all()
 
 
 def write_records(path, labels, X):
@@ -248,7 +242,7 @@ def test_newsgroups_keep_every_word(folder):
 
 def test_newsgroups_without_labels(folder):
     write_lines(folder / "20newsgroups.jsonl.gz", [{"text": t} for t in TEXTS])
-    with pytest.raises(ValueError, match='whole number as "label"'):
+    with pytest.raises(ValueError, match=r'line 1: expected an object with .*"label" \(int\)'):
         datasets.load("20newsgroups")
 
 
@@ -277,7 +271,7 @@ def test_reuters_r8_keeps_documents_of_one_of_eight_topics(folder):
 
 def test_reuters_without_a_key(folder):
     write_lines(folder / "reuters21578.jsonl.gz", [{"modapte": "train", "title": "a", "text": "b"}])
-    with pytest.raises(ValueError, match=r"line 1: .* no topics"):
+    with pytest.raises(ValueError, match=r'line 1: expected an object with .*"topics" \(list\)'):
         datasets.load("reuters-r8")
 
 
@@ -323,7 +317,7 @@ def test_openml_is_asked_once_and_kept(folder, tmp_path, monkeypatch):
     assert (again == X).all()
     assert (y_again == y).all()
     assert [path.name for path in (tmp_path / "cache" / "diffclust").iterdir()] == ["usps.npz"]
-    assert (datasets.read(tmp_path / "cache" / "diffclust" / "usps.npz")[0] == X).all()
+    assert (read(tmp_path / "cache" / "diffclust" / "usps.npz").X == X).all()
 
 
 @pytest.mark.parametrize(
@@ -391,455 +385,6 @@ def test_rcv1_keeps_single_topics_and_the_heaviest_terms(folder, monkeypatch):
     assert y.tolist() == [0, 3, 1]  # rows 0, 2 and 4; the others have two roots or none
     assert X.toarray() == pytest.approx(data.toarray()[[0, 2, 4], :2000])
     assert X.dtype == np.float32
-
-
-# --- arrays
-
-
-def test_npy_is_mapped(tmp_path):
-    X = np.arange(12.0).reshape(4, 3)
-    np.save(tmp_path / "x.npy", X)
-    ours, y = datasets.read(tmp_path / "x.npy")
-    assert isinstance(ours, np.memmap)
-    assert (ours == X).all()
-    assert y is None
-
-
-class Boom:
-    def __reduce__(self):
-        return (os.mkdir, ("pwned",))
-
-
-@pytest.mark.parametrize("how", ["array of objects", "bare pickle", "in npz"])
-def test_pickles_are_refused_unopened(tmp_path, monkeypatch, how):
-    monkeypatch.chdir(tmp_path)
-    path = tmp_path / ("x.npz" if how == "in npz" else "x.npy")
-    if how == "bare pickle":
-        path.write_bytes(pickle.dumps(Boom()))
-    elif how == "in npz":
-        np.savez(path, X=np.array([Boom()], dtype=object))
-    else:
-        np.save(path, np.array([Boom()], dtype=object), allow_pickle=True)
-    with pytest.raises(ValueError, match=r"x\.np[yz] cannot be read.*Pickled objects are never read"):
-        datasets.read(path)
-    assert not (tmp_path / "pwned").exists()
-
-
-@pytest.mark.parametrize(
-    ("array", "says"),
-    [
-        (np.zeros(3), r"shape is \(3,\)"),
-        (np.zeros((0, 3)), r"empty: its shape is \(0, 3\)"),
-        (np.array([["a", "b"]]), "expected numbers"),
-        (np.zeros((2, 2), complex), "expected numbers"),
-    ],
-)
-def test_arrays_that_are_not_rows(tmp_path, array, says):
-    np.save(tmp_path / "x.npy", array)
-    with pytest.raises(ValueError, match=says):
-        datasets.read(tmp_path / "x.npy")
-    np.savez(tmp_path / "x.npz", X=array)
-    with pytest.raises(ValueError, match=says):
-        datasets.read(tmp_path / "x.npz")
-
-
-@pytest.mark.parametrize(
-    ("arrays", "has_y"),
-    [
-        ({"X": 0, "y": 1}, True),
-        ({"images": 0, "labels": 1, "n_train": 2}, True),
-        ({"data": 0, "target": 1}, True),
-        ({"data": 0}, False),
-        ({"anything": 0}, False),
-    ],
-)
-def test_npz_by_its_names(tmp_path, arrays, has_y):
-    values = [np.arange(8).reshape(4, 2), np.array(list("aabb")), np.int64(3)]
-    np.savez(tmp_path / "x.npz", **{name: values[i] for name, i in arrays.items()})
-    X, y = datasets.read(tmp_path / "x.npz")
-    assert (values[0] == X).all()
-    assert (y.tolist() == list("aabb")) if has_y else y is None
-
-
-def test_npz_errors(tmp_path):
-    path = tmp_path / "x.npz"
-    np.savez(path, a=np.zeros((2, 2)), b=np.zeros((2, 2)))
-    with pytest.raises(ValueError, match="no array is called X, images, data; there are a, b"):
-        datasets.read(path)
-    np.savez(path, X=np.zeros((2, 2)), y=np.zeros(3))
-    with pytest.raises(ValueError, match=r"y has shape \(3,\), but there are 2 rows"):
-        datasets.read(path)
-    whole = path.read_bytes()
-    path.write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(ValueError, match=r"x\.npz cannot be read"):
-        datasets.read(path)
-    np.save(tmp_path / "y.npy", np.zeros((2, 2)))
-    (tmp_path / "y.npy").rename(path)
-    with pytest.raises(ValueError, match=r"name it \.npy"):
-        datasets.read(path)
-
-
-@pytest.mark.parametrize("ending", [".npy", ".npz"])
-def test_a_file_numpy_did_not_write(tmp_path, ending):
-    (tmp_path / f"x{ending}").write_bytes(b"hello")
-    with pytest.raises(ValueError, match="cannot be read: numpy did not write it"):
-        datasets.read(tmp_path / f"x{ending}")
-
-
-def test_npz_called_npy(tmp_path):
-    np.savez(tmp_path / "x.npz", np.zeros((2, 2)))
-    (tmp_path / "x.npz").rename(tmp_path / "x.npy")
-    with pytest.raises(ValueError, match=r"Name it \.npz"):
-        datasets.read(tmp_path / "x.npy")
-
-
-def test_sparse_npz_as_scipy_saves_it(tmp_path):
-    X = sp.random(5, 4, 0.5, format="csr", random_state=0)
-    sp.save_npz(tmp_path / "x.npz", X)
-    ours, y = datasets.read(tmp_path / "x.npz")
-    assert sp.issparse(ours)
-    assert (ours != X).nnz == 0
-    assert y is None
-    sp.save_npz(tmp_path / "x.npz", X.tocsc())
-    with pytest.raises(ValueError, match="saved as CSR"):
-        datasets.read(tmp_path / "x.npz")
-    np.savez(tmp_path / "x.npz", data=X.data, indices=X.indices + 9, indptr=X.indptr, shape=X.shape)
-    with pytest.raises(ValueError, match="not a sparse matrix"):
-        datasets.read(tmp_path / "x.npz")
-
-
-# --- tables
-
-
-@pytest.fixture(params=["pandas", "csv module"])
-def reader(request, monkeypatch):
-    if request.param == "csv module":
-        monkeypatch.setitem(sys.modules, "pandas", None)
-    return request.param
-
-
-def csv_file(tmp_path, text, encoding="utf-8"):
-    path = tmp_path / "table.csv"
-    path.write_bytes(text.encode(encoding))
-    return path
-
-
-@pytest.mark.parametrize(
-    ("text", "X", "y", "columns"),
-    [
-        ("a,b\n1,2\n3,4\n", [[1, 2], [3, 4]], None, ["a", "b"]),
-        ("1,2\n3,4.5\n", [[1, 2], [3, 4.5]], None, None),
-        ("a,label,b\n1,cat,2\n3,dog,4\n", [[1, 2], [3, 4]], ["cat", "dog"], ["a", "b"]),
-        ("a,Class\n1,7\n3,8\n", [[1], [3]], [7, 8], ["a"]),
-        ("0,1,target\n.5,2,0\n3,4,1\n", [[0.5, 2], [3, 4]], [0, 1], ["0", "1"]),
-        ("x,y\n1,2\n3,4\n", [[1, 2], [3, 4]], None, ["x", "y"]),
-        ("x,y,label\n1,2,0\n3,4,1\n", [[1, 2], [3, 4]], [0, 1], ["x", "y"]),
-        ("u,v,y\n1,2,0\n3,4,1\n", [[1, 2], [3, 4]], [0, 1], ["u", "v"]),
-        (",a,b\n0,1,2\n1,3,4\n", [[1, 2], [3, 4]], None, ["a", "b"]),
-        (",0,1\n0,1,2\n1,3,4\n", [[1, 2], [3, 4]], None, ["0", "1"]),
-        ("0,1,2\n1.5,2,3\n4,5,6\n", [[1.5, 2, 3], [4, 5, 6]], None, ["0", "1", "2"]),
-        (' a , "b, c"\r\n1, 2\r\n\r\n3, 4\r\n', [[1, 2], [3, 4]], None, ["a", "b, c"]),
-        ("\ufeffa,b\n1,2\n3,4", [[1, 2], [3, 4]], None, ["a", "b"]),
-        ("a,b\n1,\n3,NA\n", [[1, np.nan], [3, np.nan]], None, ["a", "b"]),
-        ("a,b\nTrue,1e-3\nFalse,-inf\n", [[1, 1e-3], [0, -np.inf]], None, ["a", "b"]),
-        ("1,2\n", [[1, 2]], None, None),
-        ("a\n1\n2\n", [[1], [2]], None, ["a"]),
-        ("a,0.1\n1,0.30000000000000004\n", [[1, 0.30000000000000004]], None, ["a", "0.1"]),
-    ],
-)
-def test_csv(tmp_path, reader, text, X, y, columns):
-    ours, labels = datasets.read(csv_file(tmp_path, text))
-    np.testing.assert_allclose(np.asarray(ours, float), np.array(X, float), rtol=1e-15)
-    assert (labels is None) if y is None else labels.tolist() == y
-    if reader == "pandas":
-        assert isinstance(ours, pd.DataFrame)
-        assert columns is None or list(ours.columns) == columns
-    else:
-        assert type(ours) is np.ndarray
-
-
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ("", "is empty: 0 bytes"),
-        ("\n\n", "is empty: no lines"),
-        ("a,b\n", "is empty: 0 rows under the header"),
-        ("a,b\n1,2\n3\n", "line 3: 1 cells, but the first line has 2"),
-        ("a,b\n1,2\n3,4,5\n", "line 3: 3 cells, but the first line has 2"),
-        ("a,b\n1,2,3\n3,4,5\n", "line 2: 3 cells"),
-        ("a,colour,shape\n1,red,round\n2,blue,flat\n", "not numeric: 'colour', 'shape'"),
-        ("5.1,setosa\n4.9,setosa\n", "not numeric: 'column 2'"),
-        ("label\ncat\ndog\n", "no column but the labels"),
-        ("a,label,target\n1,2,3\n", "'label', 'target' could all be the labels"),
-    ],
-)
-def test_bad_csv(tmp_path, reader, text, says):
-    with pytest.raises(ValueError, match=says) as error:
-        datasets.read(csv_file(tmp_path, text))
-    assert "table.csv" in str(error.value)
-
-
-def test_csv_in_another_encoding(tmp_path, reader):
-    with pytest.raises(ValueError, match=r"table\.csv is not UTF-8"):
-        datasets.read(csv_file(tmp_path, "größe,b\n1,2\n", "latin-1"))
-
-
-def test_missing_labels_stay_missing(tmp_path, reader):
-    _, y = datasets.read(csv_file(tmp_path, "a,label\n1,cat\n2,\n"))
-    assert y[0] == "cat"
-    assert y[1] != y[1]
-
-
-def test_column_names_reach_scikit_learn(tmp_path):
-    from sklearn.cluster import KMeans
-
-    X, _ = datasets.read(csv_file(tmp_path, "a,b,label\n1,2,0\n3,4,1\n5,6,0\n"))
-    assert KMeans(2, n_init=1).fit(X).feature_names_in_.tolist() == ["a", "b"]
-
-
-def test_parquet(tmp_path):
-    pd.DataFrame({"a": [1, 2], "flag": [True, False], "label": ["cat", "dog"]}).to_parquet(tmp_path / "t.parquet")
-    X, y = datasets.read(tmp_path / "t.parquet")
-    assert list(X.columns) == ["a", "flag"]
-    assert X.to_numpy().tolist() == [[1, 1], [2, 0]]
-    assert X.to_numpy().dtype.kind == "i"
-    assert y.tolist() == ["cat", "dog"]
-
-
-def test_bad_parquet(tmp_path):
-    path = tmp_path / "t.parquet"
-    pd.DataFrame({"a": [1, 2], "when": pd.to_datetime(["2020-01-01", "2020-01-02"])}).to_parquet(path)
-    with pytest.raises(ValueError, match="not numeric: 'when'"):
-        datasets.read(path)
-    path.write_bytes(b"not parquet at all")
-    with pytest.raises(ValueError, match=r"t\.parquet cannot be read as parquet"):
-        datasets.read(path)
-    pd.DataFrame({"a": []}).to_parquet(path)
-    with pytest.raises(ValueError, match="is empty: 0 rows"):
-        datasets.read(path)
-
-
-@pytest.mark.parametrize("absent", ["pandas", "pyarrow"])
-def test_parquet_names_the_extra(tmp_path, monkeypatch, absent):
-    pd.DataFrame({"a": [1, 2]}).to_parquet(tmp_path / "t.parquet")
-    monkeypatch.setitem(sys.modules, absent, None)
-    with pytest.raises(ImportError, match=rf'needs {absent}: pip install "diffclust\[data\]"'):
-        datasets.read(tmp_path / "t.parquet")
-
-
-# --- texts
-
-
-@pytest.mark.parametrize("ending", [".jsonl", ".jsonl.gz"])
-def test_jsonl(tmp_path, ending):
-    path = tmp_path / f"texts{ending}"
-    write_lines(path, [{"text": text, "label": label} for text, label in zip(TEXTS, "abab", strict=True)])
-    X, y = datasets.read(path)
-    assert X.dtype == np.float32
-    assert X.toarray() == pytest.approx(TfidfVectorizer().fit_transform(TEXTS).toarray())
-    assert y.tolist() == list("abab")
-    assert datasets.read_texts(path)[0] == TEXTS
-
-
-def test_jsonl_without_labels(tmp_path):
-    write_lines(tmp_path / "t.jsonl", [{"text": text} for text in TEXTS])
-    assert datasets.read(tmp_path / "t.jsonl")[1] is None
-
-
-def test_jsonl_has_at_most_2000_terms(tmp_path):
-    write_lines(tmp_path / "t.jsonl", [{"text": " ".join(f"w{i}" for i in range(3000))}, {"text": "w0 w1"}])
-    assert datasets.read(tmp_path / "t.jsonl")[0].shape == (2, 2000)
-
-
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ('{"text": "a"}\n\n{"text": \n', "line 3: not JSON"),
-        ('{"text": "a"}\n["b"]\n', "line 2: expected an object, got list"),
-        ('{"text": "a"}\n{"body": "b"}\n', 'line 2: expected an object with a "text" string'),
-        ('{"text": 5}\n', 'line 1: expected an object with a "text" string'),
-        ('{"text": "a", "label": 1}\n{"text": "b"}\n', 'line 2: no "label", unlike'),
-        ('{"text": "a"}\n{"text": "b", "label": 1}\n', 'line 2: a "label", unlike'),
-        ("\n\n", "is empty: no lines"),
-        ('{"text": "."}\n', "no words in its 1 texts"),
-    ],
-)
-def test_bad_jsonl(tmp_path, text, says):
-    (tmp_path / "t.jsonl").write_text(text)
-    with pytest.raises(ValueError, match=says) as error:
-        datasets.read(tmp_path / "t.jsonl")
-    assert "t.jsonl" in str(error.value)
-
-
-def test_cut_off_gzip(tmp_path):
-    path = tmp_path / "t.jsonl.gz"
-    write_lines(path, [{"text": text} for text in TEXTS])
-    path.write_bytes(path.read_bytes()[:-12])
-    with pytest.raises(ValueError, match="not a whole gzip file"):
-        datasets.read(path)
-    path.write_bytes(b"plain text")
-    with pytest.raises(ValueError, match="not a whole gzip file"):
-        datasets.read(path)
-
-
-def test_jsonl_that_is_not_utf8(tmp_path):
-    (tmp_path / "t.jsonl").write_bytes('{"text": "größe"}'.encode("latin-1"))
-    with pytest.raises(ValueError, match="not UTF-8"):
-        datasets.read(tmp_path / "t.jsonl")
-
-
-# --- images
-
-
-def picture(path, size=(4, 3), mode="L", value=7, **options):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    Image.new(mode, size, value).save(path, **options)
-
-
-def test_grey_folder_in_sorted_order(tmp_path):
-    for name, value in (("b.png", 2), ("a.PNG", 1), ("c.bmp", 3)):
-        picture(tmp_path / name, value=value)
-    (tmp_path / "notes.txt").write_text("not an image")
-    (tmp_path / "._a.png").write_bytes(b"macOS leaves these")
-    X, y = datasets.read(tmp_path)
-    assert X.shape == (3, 3, 4)  # 4 wide, 3 high
-    assert X.dtype == np.uint8
-    assert X[:, 0, 0].tolist() == [1, 2, 3]
-    assert y is None
-
-
-def test_sub_folders_are_labels(tmp_path):
-    picture(tmp_path / "dog" / "1.png", value=5)
-    picture(tmp_path / "cat" / "2.png", value=6)
-    picture(tmp_path / "cat" / "deeper" / "3.png", value=7)
-    X, y = datasets.read(tmp_path)
-    assert X[:, 0, 0].tolist() == [6, 7, 5]
-    assert y.tolist() == ["cat", "cat", "dog"]
-    picture(tmp_path / "loose.png", value=8)
-    assert datasets.read(tmp_path)[1] is None
-
-
-def test_one_colour_image_makes_all_colour_and_sizes_agree(tmp_path):
-    picture(tmp_path / "a.png", size=(4, 3), value=9)
-    picture(tmp_path / "b.png", size=(4, 3), mode="RGB", value=(10, 20, 30))
-    picture(tmp_path / "c.png", size=(40, 30), mode="RGBA", value=(10, 20, 30, 0))
-    X, _ = datasets.read(tmp_path)
-    assert X.shape == (3, 3, 4, 3)
-    assert X[0, 0, 0].tolist() == [9, 9, 9]
-    assert X[1, 0, 0].tolist() == X[2, 2, 3].tolist() == [10, 20, 30]
-
-
-def test_every_kind_of_file(tmp_path):
-    for ending in ("png", "jpg", "jpeg", "bmp", "gif", "tif", "tiff"):
-        picture(tmp_path / f"x.{ending}", size=(8, 8), value=100)
-    X, _ = datasets.read(tmp_path)
-    assert X.shape == (7, 8, 8)
-    assert abs(X.astype(int) - 100).max() <= 2
-
-
-def test_modes_of_pixels(tmp_path):
-    deep = np.full((8, 8), 100 * 256 + 17, np.uint16)
-    Image.fromarray(deep).save(tmp_path / "a16bit.png")
-    picture(tmp_path / "b_one_bit.png", size=(8, 8), mode="1", value=1)
-    picture(tmp_path / "c_grey_alpha.png", size=(8, 8), mode="LA", value=(50, 128))
-    picture(tmp_path / "d_rgb_but_grey.png", size=(8, 8), mode="RGB", value=(60, 60, 60))
-    Image.new("L", (8, 8), 70).convert("P").save(tmp_path / "e_palette.png", transparency=b"\x00\x80")
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        X, _ = datasets.read(tmp_path)
-    assert X[:, 0, 0].tolist() == [100, 255, 50, 60, 70]
-    assert X.ndim == 3
-
-
-def test_photographs_are_turned_upright(tmp_path):
-    exif = Image.Exif()
-    exif[0x0112] = 6  # turn by 90 degrees to look at it
-    pixels = np.zeros((16, 32), np.uint8)
-    pixels[:, 16:] = 255
-    Image.fromarray(pixels).save(tmp_path / "a.jpg", exif=exif, quality=100)
-    X, _ = datasets.read(tmp_path)
-    assert X.shape == (1, 32, 16)
-    assert X[0, :12].max() < 30
-    assert X[0, 20:].min() > 225
-
-
-def test_images_in_the_shape_of_an_earlier_fit(tmp_path):
-    picture(tmp_path / "a.png", size=(10, 10), mode="RGB", value=(255, 0, 0))
-    assert datasets.read(tmp_path, image_shape=(4, 5))[0].shape == (1, 4, 5)
-    assert datasets.read(tmp_path, image_shape=(4, 5))[0][0, 0, 0] == 76
-    assert datasets.read(tmp_path, image_shape=(4, 5, 3))[0].shape == (1, 4, 5, 3)
-    with pytest.raises(ValueError, match=r"image_shape=\(4,\)"):
-        datasets.read(tmp_path, image_shape=(4,))
-
-
-def test_unreadable_image_is_named(tmp_path):
-    picture(tmp_path / "a.png")
-    (tmp_path / "broken.jpg").write_bytes(b"nothing like a jpeg")
-    with pytest.raises(ValueError, match=r"broken\.jpg cannot be read as an image"):
-        datasets.read(tmp_path)
-    (tmp_path / "broken.jpg").unlink()
-    noise = np.random.default_rng(0).integers(0, 256, (64, 64), dtype=np.uint8)
-    Image.fromarray(noise).save(tmp_path / "half.png")
-    whole = (tmp_path / "half.png").read_bytes()
-    (tmp_path / "half.png").write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(ValueError, match=r"half\.png cannot be read as an image"):
-        datasets.read(tmp_path)
-
-
-def test_floating_point_image_is_named(tmp_path):
-    picture(tmp_path / "f.tif", mode="F", value=0.5)
-    with pytest.raises(ValueError, match=r"f\.tif .*floating point"):
-        datasets.read(tmp_path)
-
-
-def test_folder_without_images(tmp_path):
-    with pytest.raises(ValueError, match=r"holds no images \(\.png"):
-        datasets.read(tmp_path)
-
-
-def test_images_name_the_extra(tmp_path, monkeypatch):
-    picture(tmp_path / "a.png")
-    monkeypatch.setitem(sys.modules, "PIL", None)
-    monkeypatch.delitem(sys.modules, "PIL.Image")
-    with pytest.raises(ImportError, match=r'needs Pillow: pip install "diffclust\[data\]"'):
-        datasets.read(tmp_path)
-
-
-# --- which reader
-
-
-def test_a_name_will_do(folder, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert datasets.read("digits")[0].shape == (1797, 8, 8)
-
-
-def test_what_is_not_there(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(FileNotFoundError, match=r"No file, folder or data set 'digist': did you mean 'digits'"):
-        datasets.read("digist")
-    with pytest.raises(FileNotFoundError, match=r"gone\.csv"):
-        datasets.read(tmp_path / "gone.csv")
-
-
-def test_unknown_ending_lists_the_known(tmp_path):
-    (tmp_path / "x.mat").write_text("?")
-    with pytest.raises(ValueError, match=r"unknown ending '\.mat'. Known: \.npy, \.npz, \.csv, \.parquet, \.jsonl"):
-        datasets.read(tmp_path / "x.mat")
-
-
-@pytest.mark.parametrize("ending", [".npy", ".npz", ".csv", ".parquet", ".jsonl", ".jsonl.gz"])
-def test_empty_files(tmp_path, ending):
-    (tmp_path / f"x{ending}").touch()
-    with pytest.raises(ValueError, match="is empty: 0 bytes"):
-        datasets.read(tmp_path / f"x{ending}")
-
-
-def test_imports_little():
-    code = (
-        "import sys, diffclust.datasets\n"
-        "print([m for m in ('torch', 'sklearn', 'pandas', 'pyarrow', 'PIL') if m in sys.modules])"
-    )
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "[]"
 
 
 # --- the real files

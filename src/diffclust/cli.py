@@ -2,9 +2,11 @@
 
 import os
 import sys
+import textwrap
 import time
+import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
@@ -14,9 +16,10 @@ from .methods import METHODS
 if TYPE_CHECKING:
     import numpy as np
 
+    from .files import Words
+
 app = typer.Typer(
     add_completion=False,
-    no_args_is_help=True,
     pretty_exceptions_enable=False,
     help="Differentiable clustering: k-means as a neural layer, on your data.",
 )
@@ -31,6 +34,17 @@ Setting = Annotated[
 ]
 Seed = Annotated[int, typer.Option(help="Same seed, same answer.")]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
+
+WORDS = "words.json"  # beside a model that was fitted on texts
+ASKED_WRONGLY = (
+    ValueError,
+    TypeError,
+    FileNotFoundError,
+    FileExistsError,
+    IsADirectoryError,
+    NotADirectoryError,
+    PermissionError,
+)
 
 
 class Wrong(ValueError):
@@ -52,10 +66,10 @@ def _root(
 @app.command()
 def methods() -> None:
     """What there is, with paper and file."""
-    _table(
-        ["method", "class", "what it does", "paper", "file"],
-        [[m.name, m.estimator, m.title, m.paper, f"diffclust/methods/{m.module}.py"] for m in METHODS],
-    )
+    for method in METHODS:
+        print(f"{method.name}  (diffclust.{method.estimator})")
+        for text in (method.title, method.paper, f"diffclust/methods/{method.module}.py"):
+            print(textwrap.fill(text, 80, initial_indent="    ", subsequent_indent="      "))
 
 
 @app.command()
@@ -72,9 +86,9 @@ def fit(
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress bar.")] = False,
 ) -> None:
     """Cluster DATA and save the model."""
-    from .datasets import read
+    from .files import read
 
-    X, y = read(data)
+    _check_out(out, folder=True)
     settings = {
         "random_state": seed,
         "n_init": restarts,
@@ -84,12 +98,12 @@ def fit(
     if epochs is not None:
         settings["epochs"] = epochs
     estimator = _estimator(method, k, {**settings, **_settings(method, setting or [])})
-    if out.exists() and not out.is_dir():
-        raise Wrong(f"--out {out} is a file, not a folder.")
+    X, y, words = read(data)
     began = time.perf_counter()
     estimator.fit(X)
     seconds = time.perf_counter() - began
     estimator.save(out)
+    _save_words(out, words)
     _write_labels(out / "labels.csv", estimator.labels_)
     rows = [
         ["rows", f"{len(estimator.labels_):,}"],
@@ -118,11 +132,17 @@ def predict(
         raise Wrong(f"--out {out} should end in .csv or .npy.")
     if proba and out.suffix == ".npy":
         raise Wrong("--proba needs a .csv file.")
-    from .datasets import read
+    _check_out(out, folder=False)
+    from .files import read
     from .persistence import load
 
-    estimator = load(model, device=device)
-    X, _ = read(data)
+    estimator, known = load(model, device=device), _load_words(model)
+    sample = estimator.shape_.row
+    X, _, words = read(data, image_shape=sample if len(sample) == 3 else None, words=known)
+    if known is None and words is not None:
+        raise Wrong(f"{data} holds texts, but {model} was not fitted on a file of texts.")
+    if known is not None and words is None:
+        raise Wrong(f"{model} was fitted on texts: give it a .jsonl file, not {data}.")
     labels = estimator.predict(X)
     probabilities = estimator.predict_proba(X) if proba else None
     if out.suffix == ".npy":
@@ -147,24 +167,27 @@ def compare(
 ) -> None:
     """Run several methods over seeds and print the scores: mean and standard deviation."""
     from .baselines import BASELINES
-    from .datasets import read
+    from .files import read
 
+    if out is not None:
+        _check_out(out, folder=False)
     ours = {method.name for method in METHODS}
-    names = [name.strip() for name in methods.split(",") if name.strip()]
+    names = list(dict.fromkeys(name.strip() for name in methods.split(",") if name.strip()))
     unknown = [name for name in names if name not in ours and name not in BASELINES]
     if unknown or not names:
         raise Wrong(f"Unknown method {', '.join(unknown)!r}: choose from {', '.join([*sorted(ours), *BASELINES])}.")
-    X, y = read(data)
+    X, y, _ = read(data)
+    rows = None if y is not None and ours.issuperset(names) else _flat(X)
     runs = []
-    for name in names:
+    for name in sorted(names, key=lambda name: name in ours):  # the classical are quick: what is wrong shows at once
         for seed in range(seeds):
             began = time.perf_counter()
             if name in ours:
                 labels = _estimator(name, k, {"random_state": seed, "device": device}).fit_predict(X)
             else:
-                labels = BASELINES[name](_flat(X), k, seed)
+                labels = BASELINES[name](rows, k, seed)
             seconds = time.perf_counter() - began
-            runs.append({"method": name, "seed": seed, "seconds": seconds, **_scores(X, y, labels)})
+            runs.append({"method": name, "seed": seed, "seconds": seconds, **_scores(rows, y, labels)})
     _print_runs(runs, names)
     if out is not None:
         import csv
@@ -183,16 +206,16 @@ def demo(
     """Cluster scikit-learn's handwritten digits, beside k-means, and draw the centres."""
     from .baselines import BASELINES
     from .datasets import load
-    from .metrics import accuracy, ari, nmi
     from .pictures import cluster_sheet, write_png
 
+    _check_out(out, folder=True)
     images, y = load("digits")
     print(f"{len(images)} images of {images.shape[1]}x{images.shape[2]} pixels; the labels are used for scoring only.")
     rows = []
 
     def entry(name: str, labels: "np.ndarray", seconds: float) -> None:
-        values = [100 * f(y, labels) for f in (accuracy, nmi, ari)]
-        rows.append([name, *(f"{value:.1f}" for value in values), f"{seconds:.1f}"])
+        values = _scores(None, y, labels).values()
+        rows.append([name, *(f"{100 * value:.1f}" for value in values), f"{seconds:.1f}"])
 
     began = time.perf_counter()
     entry("k-means", BASELINES["kmeans"](_flat(images), 10, seed), time.perf_counter() - began)
@@ -222,20 +245,58 @@ def _estimator(name: str, k: int, settings: dict[str, Any]) -> Any:
 
 
 def _settings(name: str, given: list[str]) -> dict[str, Any]:
-    """NAME=VALUE pairs, read by the type of the setting's default."""
+    """NAME=VALUE pairs as Python would read the values; what it cannot read is a string."""
     import ast
 
     known = _estimator(name, 2, {}).get_params()
+    del known["n_clusters"], known["callbacks"]  # -k, and code
     settings = {}
     for pair in given:
         key, equals, text = pair.partition("=")
         if not equals or key not in known:
             raise Wrong(f"--set {pair}: expected NAME=VALUE with NAME one of {', '.join(sorted(known))}.")
         try:
-            settings[key] = ast.literal_eval(text)
+            value = ast.literal_eval(text)
         except (ValueError, SyntaxError):
-            settings[key] = text
+            value = text
+        usual = known[key]
+        for kind, what in ((bool, "True or False"), (float, "a number")):
+            if isinstance(usual, kind | int) and not isinstance(value, kind | int):
+                raise Wrong(f"--set {pair}: expected {what}, such as {usual}.")
+        settings[key] = value
     return settings
+
+
+def _check_out(path: Path, *, folder: bool) -> None:
+    """Complain before the work, not after it."""
+    if path.exists() and path.is_dir() != folder:
+        raise Wrong(f"--out {path} is {'a file, not a folder' if folder else 'a folder, not a file'}.")
+    home = path if folder else path.parent
+    while folder and not home.exists():
+        home = home.parent
+    if not home.is_dir():
+        raise Wrong(f"--out {path}: {home} is not a folder.")
+    if not os.access(home, os.W_OK):
+        raise Wrong(f"--out {path}: {home} cannot be written to.")
+
+
+def _save_words(folder: Path, words: "Words | None") -> None:
+    if words is None:
+        (folder / WORDS).unlink(missing_ok=True)  # of an earlier model in the same folder
+    else:
+        (folder / WORDS).write_text(words.to_json(), encoding="utf-8")
+
+
+def _load_words(folder: Path) -> "Words | None":
+    from .files import Words
+
+    path = folder / WORDS
+    if not path.exists():
+        return None
+    try:
+        return Words.from_json(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise Wrong(f"{path} is damaged: {error}") from error
 
 
 def _flat(X: Any) -> Any:
@@ -246,18 +307,17 @@ def _flat(X: Any) -> Any:
         return X.toarray()
     X = np.asarray(X)
     if X.ndim > 2 and X.dtype.kind in "iu":
-        X = X / 255
+        X = X.astype(np.float32) / 255
     return X.reshape(len(X), -1)
 
 
-def _scores(X: Any, y: Any, labels: Any) -> dict[str, float]:
-    if y is not None:
-        from .metrics import accuracy, ari, nmi
+def _scores(rows: Any, y: Any, labels: Any) -> dict[str, float]:
+    """Against y if it is known, else of the rows themselves."""
+    from .metrics import accuracy, ari, nmi, silhouette
 
-        return {"ACC": accuracy(y, labels), "NMI": nmi(y, labels), "ARI": ari(y, labels)}
-    from .metrics import silhouette
-
-    return {"silhouette": silhouette(_flat(X), labels)}
+    if y is None:
+        return {"silhouette": silhouette(rows, labels)}
+    return {"ACC": accuracy(y, labels), "NMI": nmi(y, labels), "ARI": ari(y, labels)}
 
 
 def _print_runs(runs: list[dict[str, Any]], names: list[str]) -> None:
@@ -291,25 +351,51 @@ def _table(header: list[str], rows: list[list[str]]) -> None:
     table = Table(*header)
     for row in rows:
         table.add_row(*row)
-    Console().print(table)
+    Console(markup=False, highlight=False).print(table)
+
+
+def _say(text: str) -> None:
+    print(f"diffclust: {' '.join(text.split())}", file=sys.stderr)
+
+
+def _show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    _say(f"warning: {message}")
+
+
+def _complaint(error: Exception) -> tuple[str, int]:
+    """What to say of an error, and the exit code."""
+    if hasattr(error, "format_message"):  # typer's own
+        return error.format_message(), 2
+    text = str(error) or type(error).__name__
+    if isinstance(error, OSError) and error.filename is not None:
+        text = f"{error.filename}: {error.strerror}"
+    return text, 2 if isinstance(error, ASKED_WRONGLY) else 1
 
 
 def main() -> None:
     """Exit codes: 0, 1 (it failed), 2 (you asked wrongly). One line an error; DIFFCLUST_TRACEBACK=1 shows more."""
-    try:
-        code = app(standalone_mode=False)
-        sys.exit(code if isinstance(code, int) else 0)
-    except Exception as error:
-        if os.environ.get("DIFFCLUST_TRACEBACK"):
-            raise
-        usage = hasattr(error, "format_message")  # typer's own complaints
-        text = error.format_message() if hasattr(error, "format_message") else str(error)
-        asked_wrongly = usage or isinstance(error, (ValueError, TypeError, OSError, ImportError))
-        print(f"diffclust: {' '.join(text.split()) or type(error).__name__}", file=sys.stderr)
-        sys.exit(2 if asked_wrongly else 1)
-    except KeyboardInterrupt:
-        print("diffclust: stopped", file=sys.stderr)
-        sys.exit(1)
+    with warnings.catch_warnings():
+        warnings.showwarning = _show_warning
+        try:
+            code = app(sys.argv[1:] or ["--help"], prog_name="diffclust", standalone_mode=False)
+        except (KeyboardInterrupt, typer.Abort):
+            code = 130
+        except Exception as error:
+            if os.environ.get("DIFFCLUST_TRACEBACK"):
+                raise
+            text, code = _complaint(error)
+            _say(text)
+    if code == 130:  # typer's number for a Ctrl-C
+        _say("stopped")
+        code = 1
+    sys.exit(code or 0)
 
 
 if __name__ == "__main__":

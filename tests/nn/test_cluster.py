@@ -477,3 +477,25 @@ def test_theorem_1_as_printed_fails_for_a_row_orthogonal_to_the_centres(k, tau):
     layer = layer_at(rows[:k], sphere=True)
     s = F.linear(rows[k:], layer.weight.detach())[0]
     assert gradients_by_term(s, tau).abs().sum(1).max() > tau + 2 * tau * (s / tau).abs().max()
+
+
+def test_reviving_leaves_the_living_alone():
+    layer = ClusterLayer(3, 2, tied=False)
+    with torch.no_grad():
+        layer.bias.add_(5.0)
+    weight, bias = layer.weight.detach().clone(), layer.bias.detach().clone()
+    layer.revive_(torch.tensor([True, False, False]), torch.randn(9, 2).bfloat16())
+    assert (layer.weight[1:] == weight[1:]).all()
+    assert (layer.bias[1:] == bias[1:]).all()
+    assert (layer.weight[0] != weight[0]).any()
+
+
+def test_half_precision_rows_are_measured_in_full():
+    z = torch.randn(50, 4).bfloat16()
+    for sphere in (True, False):
+        layer = ClusterLayer(3, 4, sphere=sphere)
+        z = layer.normalize(z)
+        assert torch.allclose(layer.distances(z), layer.distances(z.float()))
+        layer.move_(z)
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            assert layer.logits(z).dtype == torch.float32

@@ -126,3 +126,9 @@ def test_draws_are_proportional_to_the_weights():
 def test_draws_are_uniform_where_every_weight_is_zero():
     drawn = torch.bincount(draw_proportional(torch.zeros(4), 40_000, seeded(0)), minlength=4) / 40_000
     torch.testing.assert_close(drawn, torch.full((4,), 0.25), rtol=0, atol=0.01)
+
+
+def test_kmeans_does_not_mind_where_the_origin_is():
+    corners = torch.tensor([[0.0, 0], [6, 0], [0, 6], [6, 6]]).repeat_interleave(100, 0)
+    x = corners + torch.randn(400, 2) + 1e4
+    assert kmeans(x, 4).inertia <= 1.01 * KMeans(4, n_init=10, random_state=0).fit(x.numpy()).inertia_

@@ -94,3 +94,7 @@ def test_assignments_sum_to_one_and_ignore_a_common_shift(name, row, shift):
     assert assignment.min() >= 0
     if name != "hard":  # where a rounding error may break a tie
         torch.testing.assert_close(ASSIGNMENTS[name](logits + shift), assignment, rtol=0, atol=1e-9)
+
+
+def test_sparsemax_survives_large_logits():
+    assert sparsemax(torch.tensor([[1e8, 0.0, 0.0]])).tolist() == [[1, 0, 0]]

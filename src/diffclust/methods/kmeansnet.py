@@ -105,9 +105,7 @@ class KMeansNetModel(ClusterModel):
             )
 
     def clustering_loss(self, z: Tensor) -> Tensor:
-        logits = self.clusters.logits(z)
-        distances = z.square().sum(1, keepdim=True) - logits / self.clusters.alpha
-        return (self.clusters.assignment(logits) * distances).sum(1)
+        return self.clusters.losses(z)
 
 
 @hyperparameters

@@ -5,6 +5,7 @@ reverse, so that training sees well-scaled numbers whatever the units; both are 
 or one a feature, and travel with the weights.
 """
 
+import itertools
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -18,7 +19,7 @@ Output = Literal["sigmoid", "linear"]
 class Autoencoder(nn.Module):
     """encode: (b, *input_shape) -> (b, embedding_dim); decode goes back.
 
-    `config` holds the constructor's arguments, so that a saved network can be built again.
+    `config` holds the constructor's arguments: with `set_units`, enough to build a saved network again.
     """
 
     shift: Tensor
@@ -60,7 +61,7 @@ class Autoencoder(nn.Module):
 def _chain(widths: Sequence[int], dropout: float) -> list[nn.Module]:
     """Linear layers with ReLU between them; dropout, where wanted, before each (the TELL code)."""
     layers: list[nn.Module] = []
-    for i, (fan_in, fan_out) in enumerate(zip(widths, widths[1:], strict=False)):
+    for i, (fan_in, fan_out) in enumerate(itertools.pairwise(widths)):
         layers += [nn.ReLU()] if i else []
         layers += [nn.Dropout(dropout)] if dropout else []
         layers.append(nn.Linear(fan_in, fan_out))

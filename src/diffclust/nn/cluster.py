@@ -81,7 +81,8 @@ class ClusterLayer(nn.Module):
         """Centres from the rows z. "random": random directions on the sphere, random rows in the plane."""
         z = self.normalize(z)
         if how == "k-means":
-            self.set_centers(kmeans(z, self.n_clusters).centers)
+            # a poor start is never undone later, and thirty tries on a few rows cost next to nothing
+            self.set_centers(kmeans(z, self.n_clusters, n_init=30 if len(z) <= 10_000 else 10).centers)
         elif how == "k-means++":
             self.set_centers(kmeans_plus_plus(z, self.n_clusters))
         elif self.sphere:
@@ -107,7 +108,10 @@ class ClusterLayer(nn.Module):
 
     def distances(self, z: Tensor) -> Tensor:
         """|z_i - Ω_j|² by the identity above; only with tied weights is it a true distance."""
-        return z.square().sum(1, keepdim=True) - self.logits(z) / self.alpha
+        return self._distances(z, self.logits(z))
+
+    def _distances(self, z: Tensor, logits: Tensor) -> Tensor:
+        return z.to(logits.dtype).square().sum(1, keepdim=True) - logits / self.alpha
 
     def forward(self, x: Tensor) -> Tensor:
         return self.assignment(self.logits(self.normalize(x)))
@@ -117,10 +121,12 @@ class ClusterLayer(nn.Module):
 
         With untied b it has no lower bound: Σ_j ∂L/∂b_j is the same negative number everywhere.
         """
-        z = self.normalize(x)
+        return self.losses(self.normalize(x)).mean()
+
+    def losses(self, z: Tensor) -> Tensor:
+        """`loss` of each row already normalised: (b, d) -> (b,)."""
         logits = self.logits(z)
-        distances = z.square().sum(1, keepdim=True) - logits / self.alpha
-        return (self.assignment(logits) * distances).sum(1).mean()
+        return (self.assignment(logits) * self._distances(z, logits)).sum(1)
 
     # ---- moving the centres
 
@@ -135,9 +141,10 @@ class ClusterLayer(nn.Module):
         """
         if not self.tied:
             raise ValueError("move_ needs tied weights: with a free bias the centres do not decide the members.")
-        z = self.normalize(z)
+        z = self.normalize(z.to(self.weight.dtype))
         member = self.assignment(self.logits(z))  # (b, k)
-        pull = member.T @ z
+        with torch.autocast(z.device.type, enabled=False):
+            pull = member.T @ z
         if self.sphere:
             self.weight.add_(2 * self.alpha * step * F.normalize(pull, dim=1))
             self.project_()
@@ -161,14 +168,16 @@ class ClusterLayer(nn.Module):
     @torch.no_grad()
     def revive_(self, dead: Tensor, z: Tensor) -> None:
         """Put the centres marked in `dead` (k,) onto rows of z, drawn as k-means++ draws: the worse the
-        living centres serve a row, the likelier it is."""
-        z = self.normalize(z)
-        centers = self.centers.detach().clone()
-        nearest = squared_distances(z, centers[~dead]).amin(1) if (~dead).any() else z.new_ones(len(z))
+        living centres serve a row, the likelier it is. The living keep their weights."""
+        z = self.normalize(z.to(self.weight.dtype))
+        alive = self.centers.detach()[~dead]
+        nearest = squared_distances(z, alive).amin(1) if len(alive) else z.new_ones(len(z))
         for j in dead.nonzero()[:, 0].tolist():
-            centers[j] = z[draw_proportional(nearest, 1, None)[0]]
-            nearest = torch.minimum(nearest, squared_distances(z, centers[j : j + 1])[:, 0])
-        self.set_centers(centers)
+            center = z[draw_proportional(nearest, 1, None)]  # (1, d)
+            nearest = torch.minimum(nearest, squared_distances(z, center)[:, 0])
+            self.weight[j] = 2 * self.alpha * center[0]
+            if self.bias is not None:
+                self.bias[j] = -self.alpha * center.square().sum()
 
     def extra_repr(self) -> str:
         kind = "sphere" if self.sphere else "tied" if self.tied else "untied"

@@ -32,17 +32,17 @@ def draw_proportional(weights: Tensor, size: int, generator: Generator | None) -
 def kmeans_plus_plus(x: Tensor, n_clusters: int, generator: Generator | None = None) -> Tensor:
     """Greedy k-means++ (Arthur & Vassilvitskii 2007): of a few candidates drawn with probability
     proportional to the squared distance from the centres so far, keep the one that lowers the total most."""
+    centred = x - x.mean(0)  # the distances lose digits far from the origin
     n_candidates = 2 + int(math.log(n_clusters))
-    first = torch.randint(len(x), (1,), device=x.device, generator=generator)
-    centers = [x[first[0]]]
-    nearest = squared_distances(x, x[first])[:, 0]
+    chosen = torch.randint(len(x), (1,), device=x.device, generator=generator)
+    nearest = squared_distances(centred, centred[chosen])[:, 0]
     for _ in range(1, n_clusters):
         candidates = draw_proportional(nearest, n_candidates, generator)
-        remaining = torch.minimum(nearest[:, None], squared_distances(x, x[candidates]))  # (n, candidates)
+        remaining = torch.minimum(nearest[:, None], squared_distances(centred, centred[candidates]))  # (n, candidates)
         best = remaining.sum(0).argmin()
         nearest = remaining[:, best]
-        centers.append(x[candidates[best]])
-    return torch.stack(centers)
+        chosen = torch.cat([chosen, candidates[best, None]])
+    return x[chosen]
 
 
 def cluster_means(x: Tensor, labels: Tensor, centers: Tensor) -> tuple[Tensor, Tensor]:
@@ -54,10 +54,13 @@ def cluster_means(x: Tensor, labels: Tensor, centers: Tensor) -> tuple[Tensor, T
 
 
 def lloyd(x: Tensor, centers: Tensor, *, max_iter: int = 300, tolerance: float = 1e-4) -> KMeansResult:
-    """Alternate nearest-centre assignment and means until no centre moves by more than `tolerance` times
-    the data's standard deviation. An empty cluster restarts at the row farthest from its centre."""
+    """Alternate nearest-centre assignment and means until the centres' squared shift, summed, is at most
+    `tolerance` times the mean variance of a feature. An empty cluster restarts at the row farthest from its centre."""
     threshold = tolerance * x.var(dim=0, correction=0).mean()
-    for iteration in range(1, max_iter + 1):
+    origin = x.mean(0)
+    x, centers = x - origin, centers - origin  # the distances lose digits far from the origin
+    n_iter = 0
+    for n_iter in range(1, max_iter + 1):  # noqa: B007
         nearest, labels = squared_distances(x, centers).min(1)
         means, counts = cluster_means(x, labels, centers)
         empty = (counts == 0).nonzero()[:, 0]
@@ -67,7 +70,7 @@ def lloyd(x: Tensor, centers: Tensor, *, max_iter: int = 300, tolerance: float =
         if shift <= threshold:
             break
     nearest, labels = squared_distances(x, centers).min(1)
-    return KMeansResult(centers, labels, nearest.double().sum().item(), iteration)
+    return KMeansResult(centers + origin, labels, nearest.double().sum().item(), n_iter)
 
 
 def kmeans(

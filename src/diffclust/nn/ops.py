@@ -25,6 +25,7 @@ def softmax(logits: Tensor, temperature: float = 1.0) -> Tensor:
 
 def sparsemax(logits: Tensor) -> Tensor:
     """Euclidean projection of each row onto the simplex (Martins & Astudillo 2016): soft, with exact zeros."""
+    logits = logits - logits.amax(1, keepdim=True)  # the answer is the same, and no 1 is lost beside a 1e8
     ordered = logits.sort(dim=1, descending=True).values
     rank = torch.arange(1, logits.shape[1] + 1, device=logits.device, dtype=logits.dtype)
     excess = ordered.cumsum(1) - 1

@@ -1,0 +1,160 @@
+"""The loop, the data and the runtime, apart from any method."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from diffclust.engine.data import ArrayRows, Batch, Data, TensorRows
+from diffclust.engine.loop import train
+from diffclust.engine.model import Trainable
+from diffclust.engine.runtime import choose_device, restart_seeds, seeded
+
+CPU = torch.device("cpu")
+
+
+def data(n=100, batch_size=16, **options):
+    return Data(TensorRows(torch.arange(n, dtype=torch.float32)[:, None]), CPU, batch_size, **options)
+
+
+@pytest.mark.parametrize(
+    ("n", "wanted", "steps", "size"),
+    [
+        (70000, 256, 273, 256),
+        (500, 256, 2, 250),
+        (100, 256, 1, 100),
+        (1797, 128, 14, 128),
+        (380, 256, 2, 190),
+        (3, 2, 1, 2),
+    ],
+)
+def test_batches_have_one_size_and_cover_nine_tenths(n, wanted, steps, size):
+    rows = data(n, wanted)
+    assert (rows.steps, rows.batch_size) == (steps, size)
+    batches = list(rows.shuffled())
+    assert {len(batch.x) for batch in batches} == {size}
+    seen = torch.cat([batch.index for batch in batches])
+    assert len(seen.unique()) == len(seen) == steps * size
+    assert all((batch.x[:, 0] == batch.index).all() for batch in batches)
+
+
+def test_augmentation_changes_what_training_sees_and_nothing_else():
+    rows = data(augment=lambda x: -x)
+    batch = next(rows.shuffled())
+    assert (batch.x == -batch.clean).all()
+    assert (rows.map(lambda x: x)[:, 0] == torch.arange(100)).all()
+
+
+@pytest.mark.parametrize("n", [1, 15, 16, 1024, 2500])
+def test_map_keeps_order_and_length(n):
+    assert (data(n).map(lambda x: 2 * x)[:, 0] == 2 * torch.arange(n)).all()
+
+
+def test_integer_images_are_scaled_in_the_batch():
+    rows = Data(TensorRows(torch.full((4, 1, 2, 2), 255, dtype=torch.uint8), 255.0), CPU, 2)
+    assert rows.rows.take(torch.tensor([0])).dtype == torch.uint8
+    assert (next(rows.shuffled()).x == 1).all()
+
+
+def test_a_summary_is_numpys(tmp_path):
+    X = np.random.default_rng(0).normal(3, 2, (3000, 5)).astype(np.float32)
+    mapped = np.memmap(tmp_path / "x", dtype="float32", mode="w+", shape=X.shape)
+    mapped[:] = X
+    summary = Data(ArrayRows(mapped, (5,), lambda x: x), CPU).summary
+    assert (summary.low, summary.high) == (X.min(), X.max())
+    assert np.allclose(summary.mean, X.mean(0), atol=1e-5)
+    assert summary.spread == pytest.approx(np.sqrt(X.astype(float).var(0).mean()), rel=1e-5)
+
+
+class Line(Trainable):
+    """Fits y = 3x; counts its hooks."""
+
+    def __init__(self):
+        super().__init__()
+        self.slope = nn.Parameter(torch.zeros(()))
+        self.norm = nn.BatchNorm1d(1)
+        self.calls = []
+
+    def loss(self, batch: Batch):
+        self.calls.append("loss")
+        x = batch.x / 100
+        return {"fit": (self.slope * x - 3 * x).square().mean(), "size": 1e-6 * self.slope.square()}
+
+    def reconstruct(self, x):
+        return self.norm(x)
+
+    def before_training(self, data):
+        self.calls.append("before_training")
+
+    def before_epoch(self, epoch, data):
+        self.calls.append(f"before_epoch {epoch}")
+
+    def after_backward(self):
+        self.calls.append("after_backward")
+
+    def after_step(self, batch):
+        self.calls.append("after_step")
+
+    def after_epoch(self, epoch, data):
+        self.calls.append(f"after_epoch {epoch}")
+
+
+def test_the_loop_minimises_and_calls_the_hooks_in_order():
+    line = Line()
+    history = train(line, data(batch_size=50), torch.optim.Adam(line.parameters(), lr=0.3), epochs=40, phase="line")
+    assert float(line.slope.detach()) == pytest.approx(3, abs=0.05)
+    assert line.calls[:9] == [
+        "before_training", "before_epoch 0", "loss", "after_backward", "after_step", "loss", "after_backward",
+        "after_step", "after_epoch 0",
+    ]  # fmt: skip
+    assert [record["epoch"] for record in history] == list(range(40))
+    assert set(history[0]) == {"phase", "epoch", "fit", "size"}
+    assert not line.training
+
+
+def test_batch_norm_ends_on_the_statistics_of_the_data():
+    line = Line()
+    train(line, data(), torch.optim.SGD(line.parameters(), lr=1e-3), epochs=1, phase="line")
+    assert float(line.norm.running_mean) == pytest.approx(49.5, abs=2)
+    assert line.norm.momentum == 0.1
+
+
+class Exploding(Line):
+    def loss(self, batch):
+        bad = float("nan") if self.calls.count("after_epoch 10") and len(self.reports) < self.most else 1.0
+        self.calls.append("loss")
+        return {"fit": bad * (self.slope - 3).square()}
+
+
+@pytest.mark.parametrize(("most", "epochs_done"), [(2, 30), (99, 15)])
+def test_a_run_falls_back_to_its_last_finite_state(most, epochs_done):
+    line = Exploding()
+    line.most = most
+    optimizer = torch.optim.SGD(line.parameters(), lr=0.1)
+    history = train(line, data(), optimizer, epochs=30, phase="line")
+    assert len(history) == epochs_done
+    assert np.isfinite(float(line.slope.detach()))
+    assert [report.kind for report in line.reports] == ["non-finite"] * min(most, 4)
+    assert optimizer.param_groups[0]["lr"] < 0.1
+
+
+def test_seeds_are_borrowed():
+    before = torch.get_rng_state()
+    with seeded(3, CPU):
+        first = torch.rand(3)
+    with seeded(3, CPU):
+        assert (torch.rand(3) == first).all()
+    assert (torch.get_rng_state() == before).all()
+
+
+def test_the_first_restart_does_not_depend_on_how_many_follow():
+    assert restart_seeds(7, 1) == restart_seeds(7, 5)[:1]
+    assert len(set(restart_seeds(7, 5))) == 5
+    assert restart_seeds(None, 2) != restart_seeds(None, 2)
+    generator = np.random.RandomState(0)  # noqa: NPY002
+    assert restart_seeds(generator, 1) != restart_seeds(generator, 1)
+
+
+def test_a_missing_device_is_a_clear_error():
+    with pytest.raises(ValueError, match="device='nonsense'"):
+        choose_device("nonsense")

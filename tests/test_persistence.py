@@ -1,0 +1,158 @@
+"""A saved model is the same model; a damaged or foreign folder is a clear error; nothing is unpickled."""
+
+import json
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+import diffclust
+from diffclust.persistence import SETTINGS, SUMS, TENSORS, _sums
+
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+
+
+@pytest.fixture
+def saved(quick, digits, tmp_path):
+    model = quick(4, n_init=2, init="k-means++").fit(digits[0])
+    model.save(tmp_path / "m")
+    return model, tmp_path / "m"
+
+
+def test_round_trip(saved, digits):
+    model, folder = saved
+    again = diffclust.load(folder)
+    assert type(again) is type(model)
+    assert (again.predict(digits[0]) == model.labels_).all()
+    assert (again.predict_proba(digits[0]) == model.predict_proba(digits[0])).all()
+    centers = again.inverse_transform(again.cluster_centers_)
+    assert (centers == model.inverse_transform(model.cluster_centers_)).all()
+    for name in ("inertia_", "clustering_loss_", "temperature_", "n_iter_", "history_", "n_features_in_"):
+        assert getattr(again, name) == getattr(model, name)
+    assert [run["seed"] for run in again.runs_] == [run["seed"] for run in model.runs_]
+    params = model.get_params()
+    assert {k: v for k, v in again.get_params().items() if k != "device"} == {
+        k: v for k, v in params.items() if k != "device"
+    }
+    assert (again.fit(digits[0]).labels_ == model.labels_).all()
+
+
+def test_rows_keep_units_and_names(quick, blobs, tmp_path):
+    frame = pd.DataFrame(blobs[0] * 1000).add_prefix("c")
+    model = quick(init=np.zeros((3, 10)) + np.eye(3, 10)).fit(frame)
+    model.save(tmp_path / "m")
+    again = diffclust.load(tmp_path / "m")
+    assert (again.predict(frame) == model.labels_).all()
+    assert (again.init == model.init).all()
+    with pytest.raises(ValueError, match="feature names"):
+        again.predict(frame.add_prefix("other"))
+
+
+def test_loads_in_a_fresh_process(saved, digits, tmp_path):
+    model, folder = saved
+    np.save(tmp_path / "x.npy", digits[0])
+    code = (
+        "import sys, numpy as np, torch, diffclust; torch.set_num_threads(1);"
+        f"print(diffclust.load({str(folder)!r}).predict(np.load({str(tmp_path / 'x.npy')!r})).tolist())"
+    )
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert json.loads(answer.stdout) == model.labels_.tolist()
+
+
+@pytest.mark.parametrize("name", [SETTINGS, TENSORS, SUMS])
+def test_a_flipped_byte_is_noticed(saved, name):
+    _, folder = saved
+    blob = (folder / name).read_bytes()
+    for where in (0, len(blob) // 3, len(blob) // 2, len(blob) - 1):
+        damaged = bytearray(blob)
+        damaged[where] ^= 1
+        (folder / name).write_bytes(bytes(damaged))
+        with pytest.raises(ValueError, match="damaged"):
+            diffclust.load(folder)
+
+
+@pytest.mark.parametrize("name", [SETTINGS, TENSORS, SUMS])
+def test_a_missing_or_cut_file_is_noticed(saved, name):
+    _, folder = saved
+    blob = (folder / name).read_bytes()
+    (folder / name).write_bytes(blob[: len(blob) // 2])
+    with pytest.raises(ValueError, match="damaged"):
+        diffclust.load(folder)
+    (folder / name).unlink()
+    with pytest.raises(ValueError, match=name):
+        diffclust.load(folder)
+
+
+def test_a_foreign_folder_is_a_clear_error(tmp_path):
+    with pytest.raises(FileNotFoundError, match="nowhere"):
+        diffclust.load(tmp_path / "nowhere")
+    with pytest.raises(ValueError, match="not a saved diffclust model"):
+        diffclust.load(tmp_path)
+
+
+def forge(folder, change):
+    """A stranger's folder, with checksums that fit."""
+    settings = json.loads((folder / SETTINGS).read_bytes())
+    change(settings)
+    blobs = {SETTINGS: json.dumps(settings).encode(), TENSORS: (folder / TENSORS).read_bytes()}
+    (folder / SETTINGS).write_bytes(blobs[SETTINGS])
+    (folder / SUMS).write_bytes(_sums(blobs))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda s: s.update(format=99),
+        lambda s: s.update({"class": "os.system"}),
+        lambda s: s["network"].update(kind="subprocess.Popen"),
+        lambda s: s["network"]["config"].update(surprise=1),
+        lambda s: s["network"]["config"].update(embedding_dim=3),
+        lambda s: s.pop("fitted"),
+        lambda s: s["params"].update(n_clusters=7),
+    ],
+)
+def test_a_forged_folder_is_a_clear_error(saved, change):
+    _, folder = saved
+    forge(folder, change)
+    with pytest.raises(ValueError, match="cannot be read as a diffclust model"):
+        diffclust.load(folder)
+
+
+def test_nothing_is_unpickled(saved, digits, monkeypatch):
+    model, folder = saved
+
+    def refuse(*args, **kwargs):
+        raise AssertionError("unpickled")
+
+    for owner, name in ((pickle, "load"), (pickle, "loads"), (pickle, "Unpickler"), (torch, "load")):
+        monkeypatch.setattr(owner, name, refuse)
+    assert (diffclust.load(folder).predict(digits[0]) == model.labels_).all()
+
+
+def test_saving_needs_a_fit_and_a_folder(quick, saved, tmp_path):
+    with pytest.raises(Exception, match="not fitted"):
+        quick().save(tmp_path / "new")
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(NotADirectoryError, match="is a file"):
+        saved[0].save(tmp_path / "file")
+
+
+def test_saving_again_replaces_the_model_and_nothing_else(saved, quick, digits):
+    _, folder = saved
+    (folder / "notes.txt").write_text("mine")
+    other = quick(4, random_state=5).fit(digits[0])
+    other.save(folder)
+    assert (diffclust.load(folder).predict(digits[0]) == other.labels_).all()
+    assert (folder / "notes.txt").read_text() == "mine"
+    assert sorted(p.name for p in folder.iterdir()) == sorted([SETTINGS, TENSORS, SUMS, "notes.txt"])
+
+
+def test_code_is_named_but_not_kept(quick, digits, tmp_path):
+    model = quick(4, callbacks=[lambda progress: None], optimizer=torch.optim.Adam).fit(digits[0])
+    model.save(tmp_path / "m")
+    assert json.loads((tmp_path / "m" / SETTINGS).read_text())["not_saved"] == ["optimizer", "callbacks"]
+    assert diffclust.load(tmp_path / "m").optimizer == "adam"
