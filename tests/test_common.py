@@ -21,6 +21,8 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 import diffclust
 from conftest import ESTIMATORS, QUICK
+from diffclust.engine.data import ArrayRows
+from diffclust.inputs import read
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
@@ -64,7 +66,8 @@ def test_fitted_attributes(quick, digits):
     assert model.cluster_centers_.shape == (4, 10)
     assert model.n_iter_ == 4
     assert [record["phase"] for record in model.history_] == ["pretraining"] * 3 + ["clustering"] * 4
-    assert all(np.isfinite(record["reconstruction"]) for record in model.history_)
+    assert all(np.isfinite(record["reconstruction"]) for record in model.history_[:3])
+    assert all(np.isfinite(record["clustering"]) for record in model.history_[3:])
     assert model.n_features_in_ == 64
     z = model.transform(images).astype(float)
     own = ((z - model.cluster_centers_[model.labels_]) ** 2).sum(1)
@@ -384,9 +387,9 @@ def test_bad_input_is_named_and_leaves_the_estimator_as_it_was(quick, blobs, kin
 def test_bad_width_at_predict(quick, blobs, digits):
     model = quick().fit(blobs[0])
     for answer in (model.predict, model.predict_proba, model.transform, model.score, model.partial_fit):
-        with pytest.raises(ValueError, match="5 features.*expecting 6"):
+        with pytest.raises(ValueError, match=r"5 features.*expecting 6"):
             answer(blobs[0][:, :5])
-        with pytest.raises(ValueError, match="5 features.*expecting 6"):
+        with pytest.raises(ValueError, match=r"5 features.*expecting 6"):
             answer(torch.zeros(4, 5))
     with pytest.raises(ValueError, match=r"\(1, 8, 8\)"):
         model.predict(digits[0])
@@ -479,3 +482,42 @@ def test_permuting_the_centres_permutes_the_columns(fitted, blobs, order):
     permuted = pickle.loads(pickle.dumps(fitted))
     permuted.model_.clusters.set_centers(fitted.model_.clusters.centers.detach()[order])
     assert np.allclose(permuted.predict_proba(blobs[0]), before[:, order], atol=1e-5)
+
+
+def test_the_restart_rules_do_what_they_say():
+    from types import SimpleNamespace
+
+    from diffclust.selection import RULES
+
+    def run(labels, loss, reconstruction, scatter):
+        return SimpleNamespace(
+            labels=np.array(labels), clustering_loss=loss, reconstruction=reconstruction, scatter=scatter
+        )
+
+    runs = [
+        run([0, 0, 1, 1, 2, 2], 3.0, 0.0, 0.3),
+        run([1, 1, 0, 0, 2, 2], 2.0, 9.0, 0.2),  # the same partition under other names
+        run([0, 1, 0, 1, 0, 1], 1.0, 5.0, 0.4),
+        run([0, 0, 1, 1, 1, 2], float("nan"), 0.0, 0.1),
+    ]
+    assert RULES["loss"](runs) == 2
+    assert RULES["total"](runs) == 0
+    assert RULES["scatter"](runs) == 3
+    assert RULES["agreement"](runs) == 0
+    assert RULES["agreement"](runs[1:3]) == 1
+
+
+def test_a_memory_map_is_read_in_batches(quick, tmp_path):
+    mapped = np.memmap(tmp_path / "x", dtype="float32", mode="w+", shape=(40, 5))
+    mapped[:] = np.random.default_rng(0).random((40, 5))
+    assert type(read(quick(), mapped, fitting=True).rows) is ArrayRows
+    frozen = np.zeros((40, 8, 8), dtype=np.uint8)
+    frozen.flags.writeable = False
+    assert read(quick(), frozen, fitting=True).rows.take(torch.arange(3)).dtype == torch.uint8
+
+
+def test_a_users_array_is_never_changed(quick, blobs):
+    X = blobs[0].astype(np.float32)
+    before = X.copy()
+    quick().fit(X).predict(X)
+    assert (before == X).all()

@@ -31,6 +31,10 @@ def test_npy_is_mapped(tmp_path):
     np.save(tmp_path / "x.npy", X)
     ours, y, _ = read(tmp_path / "x.npy")
     assert isinstance(ours, np.memmap)
+    assert ours.flags.writeable
+    ours[0] += 1
+    assert (np.load(tmp_path / "x.npy") == X).all()
+    ours[0] -= 1
     assert (ours == X).all()
     assert y is None
 

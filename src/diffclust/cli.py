@@ -246,9 +246,11 @@ def _estimator(name: str, k: int, settings: dict[str, Any]) -> Any:
 
 def _settings(name: str, given: list[str]) -> dict[str, Any]:
     """NAME=VALUE pairs as Python would read the values; what it cannot read is a string."""
-    import ast
+    from ast import literal_eval
+    from dataclasses import fields
+    from typing import get_args
 
-    known = _estimator(name, 2, {}).get_params()
+    known = {knob.name: knob.type for knob in fields(_estimator(name, 2, {}))}
     del known["n_clusters"], known["callbacks"]  # -k, and code
     settings = {}
     for pair in given:
@@ -256,13 +258,14 @@ def _settings(name: str, given: list[str]) -> dict[str, Any]:
         if not equals or key not in known:
             raise Wrong(f"--set {pair}: expected NAME=VALUE with NAME one of {', '.join(sorted(known))}.")
         try:
-            value = ast.literal_eval(text)
+            value = literal_eval(text)
         except (ValueError, SyntaxError):
             value = text
-        usual = known[key]
-        for kind, what in ((bool, "True or False"), (float, "a number")):
-            if isinstance(usual, kind | int) and not isinstance(value, kind | int):
-                raise Wrong(f"--set {pair}: expected {what}, such as {usual}.")
+        wanted = known[key]
+        kinds = set(get_args(wanted) or [wanted])
+        number = {int} if float in kinds else set()
+        if kinds <= {bool, int, float, type(None)} and type(value) not in kinds | number:
+            raise Wrong(f"--set {pair}: expected {getattr(wanted, '__name__', wanted)}.")
         settings[key] = value
     return settings
 

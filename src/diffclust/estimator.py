@@ -51,12 +51,14 @@ class PrototypeClusterer(
     """A network with centres in its embedding, trained by gradients; it answers for rows it has not seen.
 
     n_clusters: how many.
-    n_init: whole restarts from other seeds; `select` names the label-free rule that picks one.
+    n_init: whole restarts from other seeds; `select` names the label-free rule that picks one: "agreement" (the
+        run most like the others), "loss" (smallest clustering loss, TELL's rule), "total" (with reconstruction),
+        "scatter" (least variance left inside clusters).
     network: "auto" (rows: dense, images: convolutional), "dense", "conv", "conv-pool", "identity" (cluster the
         features as they are), or any module with `encode` and `decode`.
     embedding_dim: width of the embedding.
     pretrain_epochs, epochs: of the autoencoder alone, then of the method. "auto" follows the number of rows.
-    batch_size: rows a step. "auto": 128 below 10,000 rows, 256 from there on.
+    batch_size: rows a step. "auto": 64 below 5,000 rows, 128 below 20,000, 256 from there on.
     augment: random changes of the samples in training: the strength of small turns, zooms and shifts of images,
         or a callable from a batch to a changed batch; None for none. "auto": 1 for images, none for rows.
     optimizer: adadelta, adagrad, adam, adamw, rmsprop, sgd, or a callable from parameters to an optimiser.
@@ -70,7 +72,7 @@ class PrototypeClusterer(
 
     n_clusters: int = field(default=8, kw_only=False)
     n_init: int = 1
-    select: str = "loss"
+    select: str = "agreement"
     network: str | nn.Module = "auto"
     embedding_dim: int = 10
     pretrain_epochs: int | Literal["auto"] = "auto"
@@ -202,7 +204,7 @@ class PrototypeClusterer(
 
     def _batch_size(self, n: int) -> int:
         if self.batch_size == "auto":
-            return 128 if n < 10_000 else 256
+            return 64 if n < 5_000 else 128 if n < 20_000 else 256
         return self.batch_size
 
     def _augmentation(self, row_shape: tuple[int, ...]) -> Callable[[Tensor], Tensor] | None:
@@ -349,8 +351,8 @@ class PrototypeClusterer(
         known = self.augment is None or self.augment == "auto" or callable(self.augment)
         if not known and not (isinstance(self.augment, numbers.Real) and self.augment >= 0):
             raise ValueError(f"augment={self.augment!r} should be 'auto', None, a callable or a number >= 0.")
-        if self.lr is not None and not self.lr > 0:
-            raise ValueError(f"lr={self.lr} should be > 0.")
+        if self.lr is not None and not (isinstance(self.lr, numbers.Real) and self.lr > 0):
+            raise ValueError(f"lr={self.lr!r} should be None or a number > 0.")
         if not isinstance(self.network, (str, nn.Module)):
             raise TypeError(f"network={self.network!r} should be a name or a module with encode and decode.")
         choose_precision(self.precision, torch.device("cpu"))

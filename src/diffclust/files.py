@@ -110,7 +110,7 @@ def read(path: str | Path, *, image_shape: tuple[int, ...] | None = None, words:
 
 def _read_npy(path: Path) -> Table:
     try:
-        X = np.load(path, mmap_mode="r", allow_pickle=False)
+        X = np.load(path, mmap_mode="c", allow_pickle=False)  # writable, in memory alone: torch warns of others
     except (ValueError, OSError, EOFError) as error:
         raise _unreadable(path) from error
     if not isinstance(X, np.ndarray):  # np.load looks at the content: a .npz by another name

@@ -140,6 +140,7 @@ def _read_dataset(dataset: Any) -> Given:
 
 def _read_array(estimator: Any, X: Any, fitting: bool) -> Given:
     attributes: dict[str, Any] = {"image_divisor_": None}
+    mapped = isinstance(X, np.memmap)  # scikit-learn's checks hand back a plain view of it
     if (np.ndim(X) if isinstance(X, (list, tuple)) else getattr(X, "ndim", 2)) > 2:
         X = check_array(X, dtype="numeric", allow_nd=True, estimator=estimator)
     else:
@@ -154,9 +155,9 @@ def _read_array(estimator: Any, X: Any, fitting: bool) -> Given:
     if X.ndim > 2 and X.dtype.kind in "iu":
         divisor = attributes["image_divisor_"] = _divisor(estimator, fitting, X.min(), X.max())
     rows: Rows
-    if isinstance(X, np.memmap):
+    if mapped:
         rows = ArrayRows(X, shape.row, shape.arrange, divisor or 1.0)
     else:
-        kept = X if divisor == 255 and X.dtype == np.uint8 else X.astype(np.float32)
-        rows = TensorRows(shape.arrange(torch.from_numpy(np.ascontiguousarray(kept))), divisor or 1.0)
+        kept = np.require(X, X.dtype if divisor == 255 and X.dtype == np.uint8 else np.float32, ["C", "W"])
+        rows = TensorRows(shape.arrange(torch.from_numpy(kept)), divisor or 1.0)
     return Given(rows, shape, _numpy, attributes)

@@ -124,11 +124,10 @@ def _smallest(value: Callable[[Run], float]) -> Callable[[list[Run]], int]:
 
 
 def agreement(runs: list[Run]) -> int:
-    """The run whose labels agree best with the other runs' (mean adjusted Rand index)."""
-    scores = [
-        np.mean([adjusted_rand_score(a.labels, b.labels) for b in runs if b is not a]) if len(runs) > 1 else 0.0
-        for a in runs
-    ]
+    """The run whose labels agree best with the other runs' (mean adjusted Rand index); of two, the smaller loss."""
+    if len(runs) < 3:
+        return RULES["loss"](runs)
+    scores = [np.mean([adjusted_rand_score(a.labels, b.labels) for b in runs if b is not a]) for a in runs]
     return int(np.argmax(scores))
 
 

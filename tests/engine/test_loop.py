@@ -151,7 +151,7 @@ def test_the_first_restart_does_not_depend_on_how_many_follow():
     assert restart_seeds(7, 1) == restart_seeds(7, 5)[:1]
     assert len(set(restart_seeds(7, 5))) == 5
     assert restart_seeds(None, 2) != restart_seeds(None, 2)
-    generator = np.random.RandomState(0)  # noqa: NPY002
+    generator = np.random.RandomState(0)
     assert restart_seeds(generator, 1) != restart_seeds(generator, 1)
 
 

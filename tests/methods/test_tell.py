@@ -30,6 +30,7 @@ def x():
     return torch.randn(40, 6)
 
 
+@torch.no_grad()
 def test_the_loss_is_the_released_codes(x):
     """(1/BD) Σ (x - x̂)² + (0.01/α) (1/BK) Σ_ij (2α - [j = a(i)] W_j·h_i), |W_j| = 2α, by loops."""
     model = build(weight=LAMBDA, center_update="optimizer").eval()

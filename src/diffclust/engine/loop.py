@@ -66,9 +66,8 @@ class LastGood:
 
 @torch.no_grad()
 def settle_batch_norm(model: Trainable, data: Data, most: int = 50) -> None:
-    """Leave the model in eval mode, its batch-norm statistics the plain mean over unchanged rows. Those that
-    training leaves behind lag by some ten steps and come from changed rows: after few steps they are far off."""
-    model.eval()
+    """Set the batch-norm statistics to the plain mean over unchanged rows. Those that training leaves behind lag
+    by some ten steps and come from changed rows: after few steps they are far off."""
     norms = [module for module in model.modules() if isinstance(module, _BatchNorm) and module.track_running_stats]
     if not norms:
         return
@@ -133,5 +132,7 @@ def train(
             break
     if not all(bool(t.isfinite().all()) for t in model.state_dict().values()):
         last_good.restore(phase, len(history))
-    settle_batch_norm(model, data)
+    model.eval()
+    if history:
+        settle_batch_norm(model, data)
     return history

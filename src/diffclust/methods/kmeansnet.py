@@ -119,21 +119,22 @@ class KMeansNet(PrototypeClusterer):
     decoupled: W and b free parameters of the optimiser (the literal paper; it may collapse).
     center_step: length of a centre's step on the sphere, where W and b are not decoupled.
     init: first centres: "k-means++" (the paper), "k-means", "random", or an array (n_clusters, embedding_dim).
-    joint: train network and centres together; False, the paper's text, learns the network first.
+    joint: train network and centres together. False, the paper's text, learns the network first; soft pulls on
+        the network merge clusters unless alpha is large.
     noise: share of the input values hidden while the autoencoder is pretrained.
     dropout: before each encoder layer of the dense network.
     bottleneck: "linear" or "sigmoid" (the paper), of the dense network.
     repair: go back to the best partition when clusters begin to dissolve, and stop. False: go on regardless.
     """
 
-    alpha: float = 5.0
+    alpha: float = 20.0
     weight: float = 0.05
     decoupled: bool = False
     center_step: float = 0.1
     init: str | Any = "k-means"
-    joint: bool = True
+    joint: bool = False
     noise: float = 0.0
-    dropout: float = 0.0
+    dropout: float = 0.2
     bottleneck: str = "linear"
     repair: bool = True
 

@@ -1,0 +1,142 @@
+"""Sphinx settings. The pages of the methods and the results are written from docstrings and CSV files."""
+
+import csv
+import dataclasses
+import inspect
+import statistics
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE.parent / "src"))
+
+from diffclust import __version__  # noqa: E402
+from diffclust.estimator import PrototypeClusterer  # noqa: E402
+from diffclust.methods import METHODS  # noqa: E402
+
+project = "diffclust"
+copyright = "the diffclust developers"
+release = version = __version__
+extensions = ["myst_parser"]
+myst_enable_extensions = ["dollarmath"]
+exclude_patterns = ["_build", "results.head.md"]
+html_theme = "furo"
+html_title = "diffclust"
+html_static_path = ["_static"]
+html_theme_options = {
+    "light_css_variables": {"font-stack": "system-ui, sans-serif", "font-stack--monospace": "monospace"}
+}
+
+
+def parameters(cls: type) -> dict[str, str]:
+    """The `name: what it is` lines of a class docstring; deeper lines go on with the one before."""
+    found: dict[str, str] = {}
+    name = ""
+    for line in inspect.cleandoc(cls.__doc__ or "").splitlines():
+        head, colon, tail = line.partition(": ")
+        if colon and all(part.isidentifier() for part in head.split(", ")):
+            name = head
+            found[name] = tail.strip()
+        elif name and line.startswith(" "):
+            found[name] += " " + line.strip()
+        else:
+            name = ""
+    return found
+
+
+def table(cls: type, defaults: dict[str, object]) -> str:
+    lines = ["| parameter | default | |", "|---|---|---|"]
+    for names, text in parameters(cls).items():
+        values = ", ".join(f"`{defaults[name]!r}`" for name in names.split(", "))
+        lines.append(f"| `{names}` | {values} | {text.replace('|', chr(92) + '|')} |")
+    return "\n".join(lines)
+
+
+def method_page(method) -> str:
+    cls = method.load()
+    defaults = {f.name: f.default for f in dataclasses.fields(cls)}
+    summary = inspect.cleandoc(cls.__doc__).split("\n\n")[0]
+    papers = "\n".join(
+        f"- `{cls.__name__}.paper({name!r})`: " + ", ".join(f"{k}={v!r}" for k, v in settings.items())
+        for name, settings in cls.papers.items()
+    )
+    return f"""# {cls.__name__}
+
+{summary}
+
+```python
+from diffclust import {cls.__name__}
+
+labels = {cls.__name__}(n_clusters=10, random_state=0).fit_predict(X)
+```
+
+## The paper, as the file has it
+
+```text
+{inspect.getdoc(sys.modules[cls.__module__])}
+```
+
+## Its own parameters
+
+{table(cls, defaults)}
+
+## Shared parameters
+
+{table(PrototypeClusterer, defaults)}
+
+## The paper's settings
+
+{papers}
+"""
+
+
+def results_page() -> str:
+    head = (HERE / "results.head.md").read_text()
+    rows = list(csv.DictReader((HERE.parent / "benchmarks/results/defaults.csv").open()))
+    groups = defaultdict(list)
+    for row in rows:
+        groups[row["data"], row["method"], row["settings"]].append(row)
+
+    def cell(group: list[dict[str, str]], name: str) -> str:
+        values = [float(row[name]) for row in group]
+        spread = f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else ""
+        return f"{statistics.mean(values):.1f}{spread}"
+
+    lines = ["| data | method | settings | seeds | ACC | NMI | ARI | seconds |", "|---|---|---|---|---|---|---|---|"]
+    for (data, name, settings), group in groups.items():
+        single = [row for row in group if row["restart"] == "0"]
+        chosen = [row for row in group if row["chosen"] == "1"]
+        several = len(single) < len(group)
+        for label, part in (("", single), (f"n_init={len(group) // len(single)}", chosen))[: 1 + several]:
+            how = ", ".join(filter(None, [settings, label])) or "defaults"
+            scores = " | ".join(cell(part, key) for key in ("acc", "nmi", "ari"))
+            seconds = statistics.mean(float(row["seconds"]) for row in part)
+            lines.append(f"| {data} | {name} | {how} | {len(part)} | {scores} | {seconds:.0f} |")
+    rule = [
+        "| data | fits | restarts each | mean of the runs | chosen | better than the mean | best by labels |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for (data, name, _), group in groups.items():
+        fits = defaultdict(list)
+        for row in group:
+            fits[row["seed"]].append(row)
+        fits = {seed: fit for seed, fit in fits.items() if len(fit) > 2}
+        if not fits:
+            continue
+        means = [statistics.mean(float(row["acc"]) for row in fit) for fit in fits.values()]
+        picked = [next(float(row["acc"]) for row in fit if row["chosen"] == "1") for fit in fits.values()]
+        best = [max(float(row["acc"]) for row in fit) for fit in fits.values()]
+        wins = sum(p > m for p, m in zip(picked, means, strict=True))
+        size = len(next(iter(fits.values())))
+        rule.append(
+            f"| {data}, {name} | {len(fits)} | {size} | {statistics.mean(means):.1f} | {statistics.mean(picked):.1f} "
+            f"| {wins} of {len(fits)} | {statistics.mean(best):.1f} |"
+        )
+    return head.replace("{{table}}", "\n".join(lines)).replace("{{rule}}", "\n".join(rule))
+
+
+(HERE / "methods").mkdir(exist_ok=True)
+for method in METHODS:
+    (HERE / "methods" / f"{method.name}.md").write_text(method_page(method))
+(HERE / "results.md").write_text(results_page())
