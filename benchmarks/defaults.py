@@ -77,7 +77,8 @@ def run(job: tuple[str, str, int, int]) -> list[dict[str, object]]:
             "ari": f"{100 * ari(y, outcome['labels']):.2f}", "clustering_loss": outcome.get("clustering_loss", ""),
             "scatter": outcome.get("scatter", ""),
             "effective_clusters": outcome.get("diagnostics", {}).get("effective_clusters", ""),
-            "seconds": f"{seconds:.1f}", "device": device, "threads": 1, "diffclust": diffclust.__version__, "torch": torch.__version__,
+            "seconds": f"{seconds:.1f}", "device": device, "threads": 1,
+            "diffclust": diffclust.__version__, "torch": torch.__version__,
             "scikit-learn": sklearn.__version__,
         }
         for i, outcome in enumerate(outcomes)

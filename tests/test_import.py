@@ -10,15 +10,16 @@ import diffclust
 HOME = Path(diffclust.__file__).parent
 
 
-def test_import_costs_little_beyond_torch_and_scikit_learn():
-    """The best of three, so that a busy machine does not decide: at most 0.3 s for every public name."""
+def test_importing_brings_little_beyond_torch_and_scikit_learn():
+    """What it costs is measured by benchmarks/startup.py."""
     code = (
-        "import time, torch, sklearn.base, sklearn.metrics, sklearn.utils.validation, sklearn.callback;"
-        "import scipy.sparse; t = time.perf_counter(); import diffclust; diffclust.TELL, diffclust.KMeansNet;"
-        "print(time.perf_counter() - t)"
+        "import sys, torch, scipy.sparse, sklearn.base, sklearn.metrics, sklearn.callback; before = set(sys.modules);"
+        "import diffclust; diffclust.TELL, diffclust.KMeansNet;"
+        "print(*sorted({name.split('.')[0] for name in set(sys.modules) - before}))"
     )
-    runs = [subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True) for _ in range(3)]
-    assert min(float(run.stdout) for run in runs) < 0.3
+    new = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert "diffclust" in new
+    assert not {"pandas", "matplotlib", "rich", "typer", "PIL", "pyarrow", "plotly"} & set(new)
 
 
 def imports(path: Path) -> set[str]:

@@ -39,9 +39,9 @@ def test_every_pixel_becomes_a_square():
 
 def test_grey_with_and_without_a_channel_axis():
     grey = np.random.default_rng(0).random((2, 4, 4))
-    picture = sheet([grey])
+    picture = sheet([grey], zoom=4)
     assert (picture == picture[..., :1]).all()
-    assert (sheet([grey[..., None]]) == picture).all()
+    assert (sheet([grey[..., None]], zoom=4) == picture).all()
 
 
 def test_colour_stays_colour():
@@ -61,5 +61,5 @@ def test_a_cluster_shows_its_centre_and_its_surest_members():
     images = np.stack([np.full((2, 2), value) for value in (0.0, 0.2, 0.4, 0.6)])
     labels, sureness = np.array([0, 1, 0, 0]), np.array([0.5, 0.9, 0.9, 0.7])
     picture = cluster_sheet(images, labels, sureness, np.ones((3, 2, 2)) * 0.8)  # cluster 2 is empty
-    first = picture[6::10, 6::10, 0]  # one point of each 8x8 square
+    first = picture[6::50, 6::50, 0]  # one point of each 48x48 square
     assert first.tolist() == [[204, 255, 102, 153, 0], [204, 255, 51, 255, 255], [204, 255, 255, 255, 255]]

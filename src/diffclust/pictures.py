@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 
-def sheet(rows: list[np.ndarray], *, zoom: int = 4, gap: int = 2) -> np.ndarray:
+def sheet(rows: list[np.ndarray], *, zoom: int, gap: int = 2) -> np.ndarray:
     """Lists of images (n_i, h, w[, c]) in [0, 1] -> one picture (H, W, 3) of 8-bit values, a row for each list."""
     h, w = rows[0].shape[1:3]
     widest = max(len(images) for images in rows)
@@ -47,4 +47,4 @@ def cluster_sheet(images: np.ndarray, labels: np.ndarray, sureness: np.ndarray, 
         surest = members[np.argsort(-sureness[members], kind="stable")[:10]]
         blank = np.ones_like(center)
         rows.append(np.stack([center, blank, *images[surest]]))
-    return sheet(rows)
+    return sheet(rows, zoom=max(1, 48 // centers.shape[1]))

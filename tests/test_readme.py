@@ -1,0 +1,41 @@
+"""What the README and the examples say runs."""
+
+import re
+import runpy
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+QUICK = {"auto_steps": (8, 8), "auto_most": (2, 2), "auto_least": (1, 1)}
+
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+
+
+@pytest.fixture(autouse=True)
+def _little_training(monkeypatch, tmp_path):
+    """The code is what is tested here, not the quality of the clusters."""
+    from diffclust.estimator import PrototypeClusterer
+
+    for name, value in QUICK.items():
+        monkeypatch.setattr(PrototypeClusterer, name, value)
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize("block", re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL))
+def test_readme_block(block):
+    names: dict[str, object] = {}
+    exec(block, names)
+    if "assignments" in names:
+        assert names["assignments"].shape == (500, 5)
+        assert names["clusters"].weight.grad.abs().sum() > 0
+        assert names["encoder"][0].weight.grad.abs().sum() > 0
+    else:
+        assert names["pictures"].shape == (10, 8, 8)
+        assert (names["same"].predict(names["X"]) == names["model"].labels_).all()
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.stem)
+def test_example(path, capsys):
+    runpy.run_path(str(path), run_name="__main__")
+    assert capsys.readouterr().out
