@@ -350,7 +350,7 @@ BAD_INPUT = {
     "nan": (_with(np.nan), "NaN"),
     "infinity": (_with(np.inf), "infinity"),
     "nan tensor": (torch.from_numpy(_with(np.nan)), "NaN"),
-    "nan dataset": (TensorDataset(torch.from_numpy(_with(np.nan))), "row 3"),
+    "nan dataset": (TensorDataset(torch.from_numpy(_with(np.nan))), "Sample 3 contains NaN"),
     "empty": (np.empty((0, 5)), "0 sample"),
     "empty tensor": (torch.empty(0, 5), r"\(0, 5\)"),
     "no columns": (np.empty((5, 0)), "0 feature"),

@@ -1,10 +1,10 @@
 """Functions of a `Progress`, called after each epoch: they watch, and may stop a phase."""
 
-from typing import Any
+from typing import Any, Self
 
 import torch
 
-from .engine.loop import Progress
+from .engine.loop import Callback, Progress
 from .engine.model import ClusterModel
 
 
@@ -47,17 +47,13 @@ class StopWhenLossSettles:
 
 
 class ProgressBar:
-    """Epoch, losses and time left on the terminal; the default when `verbose` is on."""
+    """Epoch, losses and time left on the terminal; shown when `verbose` is on."""
 
-    def __init__(self) -> None:
-        self.bar: Any = None
-        self.tasks: dict[str, Any] = {}
-        self.restart = 0
-
-    def start(self, n_init: int) -> None:
+    def __init__(self, n_runs: int) -> None:
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-        self.n_init, self.restart, self.tasks = n_init, 0, {}
+        self.n_runs, self.run = n_runs, 0
+        self.tasks: dict[str, Any] = {}
         self.bar = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
@@ -67,17 +63,51 @@ class ProgressBar:
         )
         self.bar.start()
 
-    def next_restart(self) -> None:
-        self.restart += 1
+    def next_run(self) -> None:
+        self.run += 1
         self.tasks = {}
 
     def __call__(self, progress: Progress) -> None:
         name = progress.phase
         if name not in self.tasks:
-            which = f" {self.restart}/{self.n_init}" if self.n_init > 1 else ""
+            which = f" {self.run}/{self.n_runs}" if self.n_runs > 1 else ""
             self.tasks[name] = self.bar.add_task(name + which, total=progress.epochs, losses="")
         losses = "  ".join(f"{key} {value:.4g}" for key, value in progress.losses.items())
         self.bar.update(self.tasks[name], completed=progress.epoch + 1, losses=losses)
 
     def stop(self) -> None:
         self.bar.stop()
+
+
+class Watchers:
+    """Who watches one fit: the user's callbacks, the progress bar, scikit-learn's own callback protocol."""
+
+    def __init__(self, estimator: Any, epochs: int) -> None:
+        self.estimator = estimator
+        self.context = estimator._init_callback_context(max_subtasks=estimator.n_init * epochs)
+        self.bar = ProgressBar(estimator.n_init) if estimator.verbose else None
+
+    def __enter__(self) -> Self:
+        self.context.call_on_fit_task_begin(estimator=self.estimator)
+        return self
+
+    def next_run(self) -> list[Callback]:
+        """The callbacks of one restart."""
+        callbacks = list(self.estimator.callbacks)
+        if hasattr(self.estimator, "_skl_callbacks"):
+            callbacks.append(self.tell_sklearn)
+        if self.bar:
+            self.bar.next_run()
+            callbacks.append(self.bar)
+        return callbacks
+
+    def tell_sklearn(self, progress: Progress) -> None:
+        task = self.context.subcontext(task_name=progress.phase)
+        task.call_on_fit_task_begin(estimator=self.estimator)
+        progress.stop |= bool(task.call_on_fit_task_end(estimator=self.estimator))
+
+    def __exit__(self, *error: object) -> None:
+        if self.bar:
+            self.bar.stop()
+        if error[0] is None:
+            self.context.call_on_fit_task_end(estimator=self.estimator)

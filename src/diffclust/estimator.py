@@ -20,9 +20,9 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from . import networks
-from .callbacks import ProgressBar
+from .callbacks import Watchers
 from .engine.data import Data, TensorRows
-from .engine.loop import Callback, Progress, Record, train
+from .engine.loop import Callback, Record, train
 from .engine.model import ClusterModel, Pretraining, Trainable
 from .engine.runtime import choose_device, choose_precision, restart_seeds, seeded
 from .inputs import Given, read
@@ -130,13 +130,13 @@ class PrototypeClusterer(
         data = Data(given.rows, device, self._batch_size(len(given.rows)), self._augmentation(given.rows.row_shape))
         with seeded(0, device):  # a misfit of network and data shows before training
             self.build_model(self.build_autoencoder(data), len(data))
-        with self._watchers(data) as (callbacks, next_run):
-            runs = []
+        plan = self._epochs(self.pretrain_epochs, data, 0) + self._epochs(self.epochs, data, 1)
+        runs = []
+        with Watchers(self, epochs=plan) as watchers:
             for seed in restart_seeds(self.random_state, self.n_init):
-                next_run()
                 with seeded(seed, device):
-                    runs.append(self._run(data, seed, callbacks))
-        self._adopt(given, data, runs)
+                    runs.append(self._run(data, seed, watchers.next_run()))
+        self._adopt(given, runs)
         self._warn(stacklevel=3)  # the caller of fit, past scikit-learn's wrapper
         return self
 
@@ -231,7 +231,9 @@ class PrototypeClusterer(
         data = Data(given.rows, choose_device(self.device))
         model = self.model_.to(data.device)
         self.online_step(model, data.map(model.embed))
-        self._describe(Run.evaluate(model, data, seed=self.seed_, history=self.history_, reports=[]))
+        run = Run.evaluate(model, data, seed=self.seed_, history=self.history_, reports=[])
+        run.temperature = self.temperature_  # a batch is too little to fit it on
+        self._describe(run)
         return self
 
     # ---- answering
@@ -285,7 +287,7 @@ class PrototypeClusterer(
 
     # ---- bookkeeping
 
-    def _adopt(self, given: Given, data: Data, runs: list[Run]) -> None:
+    def _adopt(self, given: Given, runs: list[Run]) -> None:
         """Keep the chosen run; nothing of an earlier fit survives."""
         best = runs[RULES[self.select](runs)]
         for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("__")]:
@@ -315,9 +317,6 @@ class PrototypeClusterer(
     @property
     def _n_features_out(self) -> int:
         return self.cluster_centers_.shape[1]
-
-    def _watchers(self, data: Data) -> "Watchers":
-        return Watchers(self, data)
 
     def _check_size(self, given: Given) -> None:
         n = len(given.rows)
@@ -363,39 +362,3 @@ class PrototypeClusterer(
         tags.input_tags.three_d_array = True
         tags.transformer_tags.preserves_dtype = ["float32"]
         return tags
-
-
-class Watchers:
-    """The user's callbacks, the progress bar and scikit-learn's own callback protocol, for one fit."""
-
-    def __init__(self, estimator: PrototypeClusterer, data: Data) -> None:
-        self.estimator = estimator
-        phases = (
-            estimator._epochs(estimator.pretrain_epochs, data, 0),
-            estimator._epochs(estimator.epochs, data, 1),
-        )
-        self.total = estimator.n_init * sum(phases)
-        self.bar = ProgressBar() if estimator.verbose else None
-
-    def __enter__(self) -> tuple[list[Callback], Callable[[], None]]:
-        estimator = self.estimator
-        self.context = estimator._init_callback_context(max_subtasks=self.total)
-        self.context.call_on_fit_task_begin(estimator=estimator)
-        callbacks = list(estimator.callbacks)
-        if hasattr(estimator, "_skl_callbacks"):
-            callbacks.append(self.tell_sklearn)
-        if self.bar:
-            self.bar.start(estimator.n_init)
-            callbacks.append(self.bar)
-        return callbacks, (self.bar.next_restart if self.bar else lambda: None)
-
-    def tell_sklearn(self, progress: Progress) -> None:
-        task = self.context.subcontext(task_name=progress.phase)
-        task.call_on_fit_task_begin(estimator=self.estimator)
-        progress.stop |= bool(task.call_on_fit_task_end(estimator=self.estimator))
-
-    def __exit__(self, *error: object) -> None:
-        if self.bar:
-            self.bar.stop()
-        if error[0] is None:
-            self.context.call_on_fit_task_end(estimator=self.estimator)

@@ -105,6 +105,8 @@ class DatasetRows(Rows):
         for i, item in zip(index.tolist(), items, strict=True):
             if tuple(item.shape) != self.row_shape:
                 raise ValueError(f"Sample {i} has shape {tuple(item.shape)}, the others {self.row_shape}.")
+            if not item.isfinite().all():
+                raise ValueError(f"Sample {i} contains NaN or infinity.")
         return torch.stack(items)
 
     def sample(self, i: int) -> Tensor:

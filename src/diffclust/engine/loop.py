@@ -132,6 +132,7 @@ def train(
             break
     if not all(bool(t.isfinite().all()) for t in model.state_dict().values()):
         last_good.restore(phase, len(history))
+    model.after_training(data)
     model.eval()
     if history:
         settle_batch_norm(model, data)

@@ -49,6 +49,7 @@ class KMeansNetModel(ClusterModel):
         clusters.weight.requires_grad_(not self.closed_form)
         self.network_learns = any(True for _ in autoencoder.parameters())
         self.best_scatter, self.first_count = float("inf"), 0.0
+        self.best_state: dict[str, Tensor] = {}
         self.register_buffer("sums", torch.zeros(clusters.n_clusters, clusters.embedding_dim))
         self.register_buffer("members", torch.zeros(clusters.n_clusters))
         self.register_buffer("squares", torch.zeros(()))
@@ -103,6 +104,9 @@ class KMeansNetModel(ClusterModel):
                 f"went back to the best partition and stopped. A larger alpha than {self.clusters.alpha:g} keeps "
                 f"them apart.",
             )
+
+    def after_training(self, data: Data) -> None:
+        self.best_state = {}
 
     def clustering_loss(self, z: Tensor) -> Tensor:
         return self.clusters.losses(z)
