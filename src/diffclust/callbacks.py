@@ -29,6 +29,12 @@ class StopWhenLabelsSettle:
             progress.stop = True
         self.labels = labels
 
+    def state_dict(self) -> dict[str, Any]:
+        return {"labels": self.labels}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.labels = state["labels"]
+
 
 class StopWhenLossSettles:
     """Stop a phase when the total loss changed by less than `tolerance` in each of the last `patience` epochs."""
@@ -44,6 +50,12 @@ class StopWhenLossSettles:
         self.calm = self.calm + 1 if abs(self.last - total) < self.tolerance else 0
         self.last = total
         progress.stop |= self.calm >= self.patience
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"last": self.last, "calm": self.calm}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.last, self.calm = state["last"], state["calm"]
 
 
 class ProgressBar:

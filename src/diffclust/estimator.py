@@ -1,6 +1,7 @@
 """The scikit-learn face: what every method shares, written once."""
 
 import functools
+import itertools
 import math
 import numbers
 import os
@@ -21,9 +22,10 @@ from torch.optim import Optimizer
 
 from . import networks
 from .callbacks import Watchers
+from .engine.checkpoint import CheckpointFolder, Ledger
 from .engine.data import Data, TensorRows
 from .engine.loop import Callback, Record, train
-from .engine.model import ClusterModel, Pretraining, Trainable
+from .engine.model import ClusterModel, Pretraining, Report, Trainable
 from .engine.runtime import choose_device, choose_precision, restart_seeds, seeded
 from .inputs import Given, read
 from .nn.augment import jitter
@@ -44,6 +46,15 @@ OPTIMIZERS: dict[str, tuple[type[Optimizer], float]] = {  # with the rate each i
 STARTS = ("k-means", "k-means++", "random")
 
 
+def describe(value: Any) -> Any:
+    """A setting as something that can be compared from one process to the next."""
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, (np.ndarray, np.generic, Tensor)):
+        return np.asarray(value).tolist()
+    return getattr(value, "__qualname__", type(value).__qualname__)
+
+
 @hyperparameters
 class PrototypeClusterer(
     ClassNamePrefixFeaturesOutMixin, CallbackSupportMixin, ClusterMixin, TransformerMixin, BaseEstimator
@@ -60,7 +71,7 @@ class PrototypeClusterer(
     pretrain_epochs, epochs: of the autoencoder alone, then of the method. "auto" follows the number of rows.
     batch_size: rows a step. "auto": 64 below 5,000 rows, 128 below 20,000, 256 from there on.
     augment: random changes of the samples in training: the strength of small turns, zooms and shifts of images,
-        or a callable from a batch to a changed batch; None for none. "auto": 1 for images, none for rows.
+        or a callable from a batch to a changed batch; None for none. "auto": 0.5 for images, none for rows.
     optimizer: adadelta, adagrad, adam, adamw, rmsprop, sgd, or a callable from parameters to an optimiser.
     lr: learning rate; None takes the optimiser's usual one.
     device: "auto", "cpu", "cuda", ...
@@ -68,6 +79,9 @@ class PrototypeClusterer(
     random_state: an int for the same answer every time.
     verbose: show a progress bar.
     callbacks: functions of a Progress, called after each epoch.
+    checkpoint: a folder to keep the state of the fit in. A fit that was killed goes on from there when it is called
+        again with the same settings and data, and ends with the labels it would have had. Emptied at the end.
+    checkpoint_every: epochs between checkpoints.
     """
 
     n_clusters: int = field(default=8, kw_only=False)
@@ -86,6 +100,8 @@ class PrototypeClusterer(
     random_state: int | np.random.RandomState | None = None
     verbose: bool | int = False
     callbacks: Sequence[Callback] = ()
+    checkpoint: str | os.PathLike[str] | None = None
+    checkpoint_every: int = 10
 
     papers: ClassVar[dict[str, dict[str, Any]]] = {}
     # What "auto" epochs mean, for pretraining and for the method: so many steps, within these limits.
@@ -131,40 +147,67 @@ class PrototypeClusterer(
         with seeded(0, device):  # a misfit of network and data shows before training
             self.build_model(self.build_autoencoder(data), len(data))
         plan = self._epochs(self.pretrain_epochs, data, 0) + self._epochs(self.epochs, data, 1)
+        ledger = self._ledger(data)
         runs = []
         with Watchers(self, epochs=plan) as watchers:
-            for seed in restart_seeds(self.random_state, self.n_init):
+            for seed, finished in itertools.zip_longest(ledger.seeds, ledger.finished_runs()):
                 with seeded(seed, device):
-                    runs.append(self._run(data, seed, watchers.next_run()))
+                    callbacks = watchers.next_run()
+                    runs.append(self._revive(data, finished) if finished else self._run(data, seed, callbacks, ledger))
+                if ledger.interrupted:
+                    break
+        ledger.close()
         self._adopt(given, runs)
         self._warn(stacklevel=3)  # the caller of fit, past scikit-learn's wrapper
         return self
 
-    def _run(self, data: Data, seed: int, callbacks: Sequence[Callback]) -> Run:
+    def _run(self, data: Data, seed: int, callbacks: Sequence[Callback], ledger: Ledger) -> Run:
         """One restart: pretrain, place the centres, train."""
-        go = functools.partial(train, precision=choose_precision(self.precision, data.device), callbacks=callbacks)
+        precision = choose_precision(self.precision, data.device)
+        go = functools.partial(train, precision=precision, callbacks=callbacks, ledger=ledger)
         model = self.build_model(self.build_autoencoder(data), len(data)).to(data.device)
-        history: list[Record] = []
-        reports = list(model.reports)
-        learns = any(True for _ in model.autoencoder.parameters())
-        if learns and (epochs := self._epochs(self.pretrain_epochs, data, 0)):
-            first = self.pretraining(model)
-            history += go(first, data, self.build_optimizer(first), epochs=epochs, phase="pretraining")
-            reports += first.reports
-        epochs = self._epochs(self.epochs, data, 1)
-        if self.is_joint() or not learns:
-            history += go(model, data, self.build_optimizer(model), epochs=epochs, phase="clustering")
-            reports += model.reports
-        else:  # the network rests: embed once, and train the same method on the embeddings
-            model.eval()
-            rows = TensorRows(data.map(model.embed))
-            head = self.build_model(Identity(rows.row_shape), len(data)).to(data.device)
-            embedded = Data(rows, data.device, data.batch_size)
-            history += go(head, embedded, self.build_optimizer(head), epochs=epochs, phase="clustering")
-            reports += head.reports
-            model.clusters = head.clusters
-        model.eval()
-        return Run.evaluate(model, data, seed=seed, history=history, reports=reports)
+        history, reports = self._pretrain(model, data, go, ledger)
+        epochs = 0 if ledger.interrupted else self._epochs(self.epochs, data, 1)
+        learner, rows = model, data
+        if not self.is_joint() and model.network_learns:
+            # the network rests: embed once, and train the same method on the embeddings
+            embedded = TensorRows(data.map(model.eval().embed))
+            learner = self.build_model(Identity(embedded.row_shape), len(data)).to(data.device)
+            rows = Data(embedded, data.device, data.batch_size)
+        history += go(learner, rows, self.build_optimizer(learner), epochs=epochs, phase="clustering")
+        model.clusters = learner.clusters
+        run = Run.evaluate(model.eval(), data, seed=seed, history=history, reports=reports + learner.reports)
+        ledger.finish_run(run.state())
+        return run
+
+    def _pretrain(
+        self, model: ClusterModel, data: Data, go: Callable[..., list[Record]], ledger: Ledger
+    ) -> tuple[list[Record], list[Report]]:
+        """Train the autoencoder alone, or take it from the checkpoint where that is behind us."""
+        epochs = self._epochs(self.pretrain_epochs, data, 0) if model.network_learns else 0
+        kept = ledger.finished("pretraining")
+        if kept is not None:
+            model.load_state_dict(kept["model"])
+            return list(kept["history"]), [Report(*report) for report in kept["reports"]]
+        if epochs == 0:
+            return [], []
+        first = self.pretraining(model)
+        history = go(first, data, self.build_optimizer(first), epochs=epochs, phase="pretraining")
+        ledger.finish_phase("pretraining", {"history": history, "reports": first.reports, "model": model.state_dict()})
+        return list(history), first.reports
+
+    def _revive(self, data: Data, state: dict[str, Any]) -> Run:
+        return Run.restore(self.build_model(self.build_autoencoder(data), len(data)).to(data.device), state)
+
+    def _ledger(self, data: Data) -> Ledger:
+        """Where the fit stands: at its beginning, or where the checkpoint says."""
+        seeds = restart_seeds(self.random_state, self.n_init)
+        if self.checkpoint is None:
+            return Ledger(None, 1, {}, seeds)
+        fleeting = ("device", "verbose", "callbacks", "checkpoint")
+        settings = {name: describe(value) for name, value in self.get_params().items() if name not in fleeting}
+        identity = {"class": type(self).__name__, "data": data.fingerprint(), **settings}
+        return Ledger(CheckpointFolder(self.checkpoint), self.checkpoint_every, identity, seeds)
 
     def build_autoencoder(self, data: Data) -> Autoencoder:
         return networks.build(self.network, data, self.embedding_dim, self.network_options())
@@ -220,7 +263,7 @@ class PrototypeClusterer(
             return None
         if not images:
             raise ValueError(f"augment={self.augment} needs images; for rows give a callable or None.")
-        return functools.partial(jitter, strength=1.0 if self.augment == "auto" else float(self.augment))
+        return functools.partial(jitter, strength=0.5 if self.augment == "auto" else float(self.augment))
 
     def partial_fit(self, X: Any, y: Any = None) -> Self:
         """Learn from one arriving batch. The first call is a `fit`; later ones move the centres and leave the
@@ -343,6 +386,7 @@ class PrototypeClusterer(
         integer("batch_size", 2, auto=True)
         integer("pretrain_epochs", 0, auto=True)
         integer("epochs", 0, auto=True)
+        integer("checkpoint_every", 1)
         if self.select not in RULES:
             raise ValueError(f"select={self.select!r} should be one of {', '.join(RULES)}.")
         if not callable(self.optimizer) and self.optimizer not in OPTIMIZERS:

@@ -15,6 +15,7 @@ from .engine.loop import Record
 from .engine.model import ClusterModel, Report
 
 COLLAPSED = 0.02  # effective clusters below 1 + this share of the wanted ones
+FIGURES = ("seed", "history", "inertia", "scatter", "clustering_loss", "reconstruction", "temperature")
 SAMPLE = 10_000  # rows the temperature is fitted on
 
 
@@ -66,9 +67,21 @@ class Run:
             temperature=fit_temperature(clusters.distances(z).double(), clusters.embedding_dim - clusters.sphere),
         )
 
+    def state(self) -> dict[str, Any]:
+        """For a checkpoint; `restore` goes back."""
+        kept = {name: getattr(self, name) for name in FIGURES}
+        arrays = {"labels": torch.from_numpy(self.labels), "centers": torch.from_numpy(self.centers)}
+        return {**kept, **arrays, "reports": [tuple(r) for r in self.reports], "model": self.model.state_dict()}
+
+    @classmethod
+    def restore(cls, model: ClusterModel, state: dict[str, Any]) -> "Run":
+        model.load_state_dict(state["model"])
+        arrays = {name: state[name].numpy() for name in ("labels", "centers")}
+        reports = [Report(*report) for report in state["reports"]]
+        return cls(model=model.eval(), reports=reports, **arrays, **{name: state[name] for name in FIGURES})
+
     def to_dict(self) -> dict[str, Any]:
-        names = ("seed", "labels", "inertia", "scatter", "clustering_loss", "reconstruction", "history")
-        return {name: getattr(self, name) for name in names} | {"diagnostics": self.diagnostics()}
+        return {name: getattr(self, name) for name in ("labels", *FIGURES)} | {"diagnostics": self.diagnostics()}
 
     def diagnostics(self) -> dict[str, Any]:
         """Cluster sizes, and whatever went wrong or was put right."""

@@ -1,6 +1,7 @@
 """Data and Batch: samples on the device, or streamed from wherever they are."""
 
 import functools
+import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sized
 from dataclasses import dataclass
@@ -179,6 +180,14 @@ class Data:
             padded = torch.cat([x, x[:1].expand(missing, *x.shape[1:])]) if missing else x
             results.append(fn(padded)[: len(x)])
         return torch.cat(results)
+
+    def fingerprint(self, most: int = 200_000) -> str:
+        """A digest of the rows' shape, number and values; of more than `most` rows, of that many evenly spaced."""
+        digest = hashlib.sha256(str((len(self), self.row_shape)).encode())
+        index = torch.linspace(0, len(self) - 1, min(len(self), most), dtype=torch.float64).long()
+        for chunk in index.split(CHUNK):
+            digest.update(self.take(chunk.to(self.device)).cpu().numpy().tobytes())
+        return digest.hexdigest()
 
     @functools.cached_property
     def summary(self) -> Summary:

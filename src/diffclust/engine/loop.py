@@ -11,6 +11,7 @@ import torch
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.optim import Optimizer
 
+from .checkpoint import Ledger, random_states, set_random_states
 from .data import Data
 from .model import Trainable
 from .runtime import autocast
@@ -40,8 +41,8 @@ INTERVAL = 10  # epochs between the states a run can fall back to
 class LastGood:
     """The last state with finite numbers, to fall back to when a loss is not."""
 
-    def __init__(self, model: Trainable, optimizer: Optimizer | None) -> None:
-        self.model, self.optimizer, self.failures = model, optimizer, 0
+    def __init__(self, model: Trainable, optimizer: Optimizer | None, failures: int = 0) -> None:
+        self.model, self.optimizer, self.failures = model, optimizer, failures
         self.keep()
 
     def keep(self) -> None:
@@ -52,12 +53,13 @@ class LastGood:
 
     def restore(self, phase: str, epoch: int) -> None:
         self.failures += 1
+        rates = [group["lr"] / 2 for group in self.optimizer.param_groups] if self.optimizer else []
         self.model.load_state_dict(self.state)
         what = "went back to the last finite state"
         if self.optimizer:
             self.optimizer.load_state_dict(self.moments)
-            for group in self.optimizer.param_groups:
-                group["lr"] *= 0.5**self.failures
+            for group, rate in zip(self.optimizer.param_groups, rates, strict=True):
+                group["lr"] = rate
             what += f" and set the learning rate to {self.optimizer.param_groups[0]['lr']:.3g}"
         if self.failures > PATIENCE:
             what = f"went back to the last finite state and stopped there, after {PATIENCE} attempts to go on"
@@ -83,6 +85,62 @@ def settle_batch_norm(model: Trainable, data: Data, most: int = 50) -> None:
         norm.eval()
 
 
+@dataclass
+class Stage:
+    """One phase of a run in the loop's hands: all that a checkpoint must hold, and how to put it back."""
+
+    phase: str
+    model: Trainable
+    data: Data
+    optimizer: Optimizer | None
+    callbacks: Sequence[Callback]
+    history: list[Record] = field(default_factory=list)
+
+    def state(self, failures: int) -> dict[str, Any]:
+        return {
+            "model": self.model.state_dict(),
+            "memory": self.model.memory(),
+            "optimizer": self.optimizer.state_dict() if self.optimizer else None,
+            "callbacks": [c.state_dict() if hasattr(c, "state_dict") else None for c in self.callbacks],
+            "history": self.history,
+            "failures": failures,
+            "random": random_states(self.data.device),
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self.model.load_state_dict(state["model"])
+        self.model.recall(state["memory"])
+        if self.optimizer:
+            self.optimizer.load_state_dict(state["optimizer"])
+            # files hold plain tensors, and the fused optimisers read moments in the order of the weights
+            for weight, moments in self.optimizer.state.items():
+                for name, value in moments.items():
+                    if isinstance(value, torch.Tensor) and value.shape == weight.shape:
+                        moments[name] = torch.empty_like(weight).copy_(value)
+        for callback, kept in zip(self.callbacks, state["callbacks"], strict=False):
+            if kept is not None and hasattr(callback, "load_state_dict"):
+                callback.load_state_dict(kept)
+        self.history = state["history"]
+        set_random_states(state["random"], self.data.device)
+
+    def epoch(self, precision: str) -> dict[str, float]:
+        """One pass over the batches; the mean of each loss term, read from the device once."""
+        totals: dict[str, torch.Tensor] = {}
+        for batch in self.data.shuffled():
+            with autocast(self.data.device, precision):
+                losses = self.model.loss(batch)
+                objective = torch.stack(list(losses.values())).sum()
+            if self.optimizer is not None:
+                self.optimizer.zero_grad(set_to_none=True)
+                objective.backward()
+                self.model.after_backward()
+                self.optimizer.step()
+            self.model.after_step(batch)
+            for name, value in losses.items():
+                totals[name] = totals.get(name, 0) + value.detach()
+        return dict(zip(totals, (torch.stack(list(totals.values())) / self.data.steps).tolist(), strict=True))
+
+
 def train(
     model: Trainable,
     data: Data,
@@ -90,46 +148,48 @@ def train(
     *,
     epochs: int,
     phase: str,
+    ledger: Ledger | None = None,
     precision: str = "float32",
     callbacks: Sequence[Callback] = (),
 ) -> list[Record]:
     """Minimise the sum of the model's losses; one record an epoch. Without an optimiser only the model's own
-    closed-form updates act."""
-    history: list[Record] = []
+    closed-form updates act. Where the ledger knows an earlier state of this phase, go on from there."""
+    stage = Stage(phase, model, data, optimizer, callbacks)
+    kept = ledger.resume(phase) if ledger else None
     model.train()
-    model.before_training(data)
-    last_good = LastGood(model, optimizer)
-    for epoch in range(epochs):
-        model.train()
-        model.before_epoch(epoch, data)
-        totals: dict[str, torch.Tensor] = {}
-        for batch in data.shuffled():
-            with autocast(data.device, precision):
-                losses = model.loss(batch)
-                objective = torch.stack(list(losses.values())).sum()
-            if optimizer is not None:
-                optimizer.zero_grad(set_to_none=True)
-                objective.backward()
-                model.after_backward()
-                optimizer.step()
-            model.after_step(batch)
-            for name, value in losses.items():
-                totals[name] = totals.get(name, 0) + value.detach()
-        means = dict(zip(totals, (torch.stack(list(totals.values())) / data.steps).tolist(), strict=True))
-        history.append({"phase": phase, "epoch": epoch, **means})
-        if not all(map(math.isfinite, means.values())):
-            last_good.restore(phase, epoch)
-            if last_good.failures > PATIENCE:
+    if kept is None:
+        model.before_training(data)
+    else:
+        stage.restore(kept)
+    last_good = LastGood(model, optimizer, failures=kept["failures"] if kept else 0)
+    history = stage.history
+    try:
+        for epoch in range(len(history), 0 if model.finished else epochs):
+            model.train()
+            model.before_epoch(epoch, data)
+            means = stage.epoch(precision)
+            history.append({"phase": phase, "epoch": epoch, **means})
+            if not all(map(math.isfinite, means.values())):
+                last_good.restore(phase, epoch)
+                if last_good.failures > PATIENCE:
+                    break
+                continue
+            model.after_epoch(epoch, data)
+            progress = Progress(phase, epoch, epochs, means, model, data)
+            for callback in callbacks:
+                callback(progress)
+            if progress.stop or model.finished:
                 break
-            continue
-        model.after_epoch(epoch, data)
-        if epoch % INTERVAL == INTERVAL - 1:
-            last_good.keep()
-        progress = Progress(phase, epoch, epochs, means, model, data)
-        for callback in callbacks:
-            callback(progress)
-        if progress.stop or model.finished:
-            break
+            due = ledger is not None and ledger.due(epoch)
+            if due or epoch % INTERVAL == INTERVAL - 1:
+                last_good.keep()
+            if ledger is not None and due:
+                ledger.write(phase, stage.state(last_good.failures))
+    except KeyboardInterrupt:
+        if ledger is None:
+            raise
+        ledger.interrupted = True
+        model.report("interrupted", f"Stopped by the user in epoch {len(history)} of {epochs} of {phase}.")
     if not all(bool(t.isfinite().all()) for t in model.state_dict().values()):
         last_good.restore(phase, len(history))
     model.after_training(data)

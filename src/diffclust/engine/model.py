@@ -32,6 +32,14 @@ class Trainable(nn.Module, ABC):
     def report(self, kind: str, message: str) -> None:
         self.reports.append(Report(kind, message))
 
+    def memory(self) -> dict[str, Any]:
+        """What a checkpoint must hold beside parameters and buffers."""
+        return {"reports": [tuple(report) for report in self.reports], "finished": self.finished}
+
+    def recall(self, memory: dict[str, Any]) -> None:
+        self.reports = [Report(*report) for report in memory["reports"]]
+        self.finished = memory["finished"]
+
     @abstractmethod
     def loss(self, batch: Batch) -> Losses: ...
 
@@ -54,6 +62,7 @@ class ClusterModel(Trainable):
         super().__init__()
         self.autoencoder = autoencoder
         self.clusters = clusters
+        self.network_learns = any(parameter.requires_grad for parameter in autoencoder.parameters())
 
     def embed(self, x: Tensor) -> Tensor:
         return self.clusters.normalize(self.autoencoder.encode(x).float())

@@ -47,7 +47,6 @@ class KMeansNetModel(ClusterModel):
         self.weight, self.center_step, self.start, self.repair = weight, center_step, start, repair
         self.closed_form = clusters.tied
         clusters.weight.requires_grad_(not self.closed_form)
-        self.network_learns = any(True for _ in autoencoder.parameters())
         self.best_scatter, self.first_count = float("inf"), 0.0
         self.best_state: dict[str, Tensor] = {}
         self.register_buffer("sums", torch.zeros(clusters.n_clusters, clusters.embedding_dim))
@@ -107,6 +106,15 @@ class KMeansNetModel(ClusterModel):
 
     def after_training(self, data: Data) -> None:
         self.best_state = {}
+
+    def memory(self) -> dict[str, Any]:
+        best = {"scatter": self.best_scatter, "count": self.first_count, "state": self.best_state}
+        return {**super().memory(), "best": best}
+
+    def recall(self, memory: dict[str, Any]) -> None:
+        super().recall(memory)
+        best = memory["best"]
+        self.best_scatter, self.first_count, self.best_state = best["scatter"], best["count"], best["state"]
 
     def clustering_loss(self, z: Tensor) -> Tensor:
         return self.clusters.losses(z)

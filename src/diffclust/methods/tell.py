@@ -52,7 +52,6 @@ class TELLModel(ClusterModel):
         self.center_update, self.start, self.repair = center_update, start, repair
         self.closed_form = center_update == "normalized"
         clusters.weight.requires_grad_(not self.closed_form)
-        self.network_learns = any(True for _ in autoencoder.parameters())
         self.moving_centers = True
         self.register_buffer("members", torch.zeros(clusters.n_clusters))
         self.register_buffer("step", torch.tensor(center_step))

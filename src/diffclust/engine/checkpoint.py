@@ -1,0 +1,179 @@
+"""Checkpoints: the whole state of a fit in one file, so that a killed run goes on as if nothing had happened.
+
+A checkpoint is written aside, flushed to disk and renamed, and starts with its own SHA-256. The last two are kept:
+whatever moment a kill hits, at least one of them is whole. Tensors are safetensors, the rest is JSON: no pickle.
+"""
+
+import copy
+import hashlib
+import json
+import os
+import warnings
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load as load_tensors
+from safetensors.torch import save as save_tensors
+from torch import Tensor
+
+KEPT = 2
+SUFFIX = ".ckpt"
+
+
+def pack(state: Any) -> bytes:
+    """Nested dicts, lists and tuples of tensors and plain values -> bytes."""
+    tensors: dict[str, Tensor] = {}
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, Tensor):
+            tensors[str(len(tensors))] = value.detach().cpu().contiguous().clone()
+            return {"tensor": str(len(tensors) - 1)}
+        if isinstance(value, dict):
+            return {"items": [[plain(k), plain(v)] for k, v in value.items()]}
+        if isinstance(value, (list, tuple)):
+            return {"list" if isinstance(value, list) else "tuple": [plain(v) for v in value]}
+        return value
+
+    return save_tensors(tensors, metadata={"state": json.dumps(plain(state))})
+
+
+def unpack(blob: bytes) -> Any:
+    tensors = load_tensors(blob)
+    header = json.loads(blob[8 : 8 + int.from_bytes(blob[:8], "little")])
+
+    def rich(value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        ((kind, content),) = value.items()
+        if kind == "tensor":
+            return tensors[content]
+        if kind == "items":
+            return {rich(k): rich(v) for k, v in content}
+        return (list if kind == "list" else tuple)(rich(v) for v in content)
+
+    return rich(json.loads(header["__metadata__"]["state"]))
+
+
+class CheckpointFolder:
+    """Numbered checkpoints in a folder; the newest whole one counts."""
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        self.folder = Path(folder)
+        if self.folder.exists() and not self.folder.is_dir():
+            raise NotADirectoryError(f"checkpoint={self.folder} is a file: give a folder.")
+        self.folder.mkdir(parents=True, exist_ok=True)
+
+    def files(self) -> list[Path]:
+        """Newest first."""
+        return sorted(self.folder.glob(f"*{SUFFIX}"), reverse=True)
+
+    def write(self, state: Any) -> None:
+        blob = pack(state)
+        files = self.files()
+        path = self.folder / f"{int(files[0].stem) + 1 if files else 0:08d}{SUFFIX}"
+        aside = path.with_suffix(".part")
+        with aside.open("wb") as file:
+            file.write(hashlib.sha256(blob).digest() + blob)
+            file.flush()
+            os.fsync(file.fileno())
+        aside.replace(path)
+        self._flush_names()
+        for old in self.files()[KEPT:]:
+            old.unlink()
+
+    def _flush_names(self) -> None:
+        """Make a rename survive a power cut, where the system can."""
+        if hasattr(os, "O_DIRECTORY"):
+            handle = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                os.fsync(handle)
+            finally:
+                os.close(handle)
+
+    def read(self) -> Any | None:
+        """The newest whole state, or None; a damaged one is passed over with a word."""
+        for path in self.files():
+            content = path.read_bytes()
+            digest, blob = content[:32], content[32:]
+            if hashlib.sha256(blob).digest() == digest:
+                return unpack(blob)
+            warnings.warn(f"{path} is damaged: trying the checkpoint before it.", UserWarning, stacklevel=2)
+        return None
+
+    def clear(self) -> None:
+        """The work is done: nothing to go on with."""
+        for path in [*self.files(), *self.folder.glob("*.part")]:
+            path.unlink()
+
+
+class Ledger:
+    """What a fit has done so far: finished restarts, the phases of the present one, and where the present phase is.
+
+    The loop asks it where to begin and tells it after every epoch; without a folder it only listens.
+    """
+
+    def __init__(self, folder: CheckpointFolder | None, every: int, identity: dict[str, Any], seeds: list[int]) -> None:
+        self.folder, self.every = folder, every
+        self.state: dict[str, Any] = {"identity": identity, "seeds": seeds, "runs": [], "phases": {}, "present": None}
+        kept = folder.read() if folder else None
+        if kept is not None:
+            different = [name for name in identity if kept["identity"].get(name) != identity[name]]
+            if different:
+                raise ValueError(
+                    f"The checkpoint is of another fit: {', '.join(different)} differ. "
+                    "Give another folder, or remove it to start afresh."
+                )
+            self.state = kept
+        self.seeds: list[int] = self.state["seeds"]
+        self.interrupted = False
+
+    def finished_runs(self) -> list[Any]:
+        return self.state["runs"]
+
+    def finished(self, phase: str) -> dict[str, Any] | None:
+        """What a phase left behind that this restart has behind it."""
+        return self.state["phases"].get(phase)
+
+    def resume(self, phase: str) -> dict[str, Any] | None:
+        """Where this phase was left, once."""
+        present = self.state["present"]
+        if present is None or present["phase"] != phase:
+            return None
+        self.state["present"] = None
+        return present["state"]
+
+    def due(self, epoch: int) -> bool:
+        return self.folder is not None and epoch % self.every == self.every - 1
+
+    def write(self, phase: str, state: dict[str, Any]) -> None:
+        if self.folder is not None:
+            self.folder.write({**self.state, "present": {"phase": phase, "state": state}})
+
+    def finish_phase(self, phase: str, outcome: dict[str, Any]) -> None:
+        if self.folder is not None:
+            self.state["phases"][phase] = copy.deepcopy(outcome)  # as it is now: training goes on with the tensors
+
+    def finish_run(self, run: Any) -> None:
+        self.state["runs"].append(run)
+        self.state["phases"] = {}
+        if self.folder is not None and not self.interrupted:
+            self.folder.write(self.state)
+
+    def close(self) -> None:
+        """Nothing is left to go on with, unless the user broke off."""
+        if self.folder is not None and not self.interrupted:
+            self.folder.clear()
+
+
+def random_states(device: torch.device) -> dict[str, Tensor]:
+    states = {"cpu": torch.get_rng_state()}
+    if device.type == "cuda":
+        states["cuda"] = torch.cuda.get_rng_state(device)
+    return states
+
+
+def set_random_states(states: dict[str, Tensor], device: torch.device) -> None:
+    torch.set_rng_state(states["cpu"])
+    if "cuda" in states:
+        torch.cuda.set_rng_state(states["cuda"], device)

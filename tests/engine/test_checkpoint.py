@@ -1,0 +1,218 @@
+"""A killed fit goes on as if nothing had happened; a damaged or foreign checkpoint is noticed."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import diffclust
+from diffclust.callbacks import StopWhenLabelsSettle
+from diffclust.engine.checkpoint import CheckpointFolder, pack, unpack
+
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+
+
+class Killed(Exception):
+    pass
+
+
+def killer(run, phase, epoch, error=Killed):
+    """Raises at one moment of a fit, and never again."""
+    seen = {"run": -1, "done": False}
+
+    def watch(progress):
+        if progress.epoch == 0 and progress.phase == "pretraining":
+            seen["run"] += 1
+        if not seen["done"] and (seen["run"], progress.phase, progress.epoch) == (run, phase, epoch):
+            seen["done"] = True
+            raise error
+
+    return watch
+
+
+def test_any_state_comes_back_as_it_was():
+    state = {
+        "weights": {"a": torch.randn(3, 4), "b": torch.arange(5)},
+        0: {"step": torch.tensor(3.0), "nothing": None, "flags": (True, 1.5, "x")},
+        "history": [{"loss": float("inf")}, []],
+        "empty": {},
+    }
+    again = unpack(pack(state))
+    assert again.keys() == state.keys()
+    assert (again["weights"]["a"] == state["weights"]["a"]).all()
+    assert again["weights"]["b"].dtype == torch.int64
+    assert again[0]["flags"] == (True, 1.5, "x")
+    assert again["history"] == state["history"]
+
+
+@pytest.mark.parametrize(
+    "moment",
+    [(0, "pretraining", 0), (0, "pretraining", 3), (0, "clustering", 2), (1, "pretraining", 1), (1, "clustering", 3)],
+)
+@pytest.mark.parametrize("joint", [True, False])
+def test_a_killed_fit_ends_with_the_labels_it_would_have_had(quick, digits, tmp_path, moment, joint):
+    settings = {"pretrain_epochs": 4, "epochs": 5, "n_init": 2, "joint": joint}
+    whole = quick(4, **settings).fit(digits[0])
+    model = quick(4, **settings, checkpoint=tmp_path, checkpoint_every=2, callbacks=[killer(*moment)])
+    with pytest.raises(Killed):
+        model.fit(digits[0])
+    assert not hasattr(model, "labels_")
+    model.fit(digits[0])
+    assert (model.labels_ == whole.labels_).all()
+    assert (model.transform(digits[0]) == whole.transform(digits[0])).all()
+    assert model.history_ == whole.history_
+    assert [run["clustering_loss"] for run in model.runs_] == [run["clustering_loss"] for run in whole.runs_]
+    assert not list(tmp_path.iterdir())  # nothing is left to go on with
+
+
+def test_without_a_seed_the_seeds_are_kept(quick, blobs, tmp_path):
+    model = quick(random_state=None, checkpoint=tmp_path, checkpoint_every=1, callbacks=[killer(0, "clustering", 1)])
+    with pytest.raises(Killed):
+        model.fit(blobs[0])
+    kept = CheckpointFolder(tmp_path).read()["seeds"]
+    assert [model.fit(blobs[0]).seed_] == kept
+
+
+def test_a_stop_rule_goes_on_where_it_was(digits, tmp_path):
+    def build(**settings):
+        stop = StopWhenLabelsSettle(0.05, every=2)
+        callbacks = [stop, *settings.pop("callbacks", [])]
+        return diffclust.TELL(4, pretrain_epochs=8, epochs=40, random_state=0, callbacks=callbacks, **settings)
+
+    whole = build().fit(digits[0])
+    assert 4 <= whole.n_iter_ < 40
+    model = build(checkpoint=tmp_path, checkpoint_every=1, callbacks=[killer(0, "clustering", whole.n_iter_ - 2)])
+    with pytest.raises(Killed):
+        model.fit(digits[0])
+    fresh = build(checkpoint=tmp_path, checkpoint_every=1)  # as a new process would have it
+    assert fresh.fit(digits[0]).n_iter_ == whole.n_iter_
+    assert (fresh.labels_ == whole.labels_).all()
+
+
+def interrupted(quick, X, folder, **settings):
+    settings = {"checkpoint": folder, "checkpoint_every": 1, "callbacks": [killer(0, "clustering", 2)], **settings}
+    model = quick(4, **settings)
+    with pytest.raises(Killed):
+        model.fit(X)
+    return model
+
+
+def test_a_damaged_checkpoint_is_passed_over(quick, digits, tmp_path):
+    whole = quick(4).fit(digits[0])
+    model = interrupted(quick, digits[0], tmp_path)
+    newest = CheckpointFolder(tmp_path).files()[0]
+    blob = bytearray(newest.read_bytes())
+    blob[len(blob) // 2] ^= 1
+    newest.write_bytes(bytes(blob))
+    with pytest.warns(UserWarning, match=f"{newest.name} is damaged"):
+        model.fit(digits[0])
+    assert (model.labels_ == whole.labels_).all()
+
+
+def test_with_every_checkpoint_damaged_the_fit_starts_afresh(quick, digits, tmp_path):
+    whole = quick(4).fit(digits[0])
+    model = interrupted(quick, digits[0], tmp_path)
+    for path in CheckpointFolder(tmp_path).files():
+        path.write_bytes(path.read_bytes()[:100])
+    with pytest.warns(UserWarning, match="damaged"):
+        model.fit(digits[0])
+    assert (model.labels_ == whole.labels_).all()
+
+
+def test_a_checkpoint_of_another_fit_is_refused(quick, digits, tmp_path):
+    model = interrupted(quick, digits[0], tmp_path)
+    with pytest.raises(ValueError, match="another fit: lr differ"):
+        model.set_params(lr=0.01).fit(digits[0])
+    with pytest.raises(ValueError, match="another fit: data differ"):
+        model.set_params(lr=None).fit(digits[0] * 0.9)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(NotADirectoryError, match="is a file"):
+        model.set_params(checkpoint=tmp_path / "file").fit(digits[0])
+
+
+@pytest.mark.parametrize("call", ["write", "fsync", "replace", "unlink"])
+@pytest.mark.parametrize("which", [0, 1, 2, 3])
+def test_a_fault_at_any_write_leaves_a_whole_checkpoint(tmp_path, monkeypatch, call, which):
+    """The disk fails at the which-th call: what was whole before still is, and nothing newer lies."""
+    folder = CheckpointFolder(tmp_path)
+    folder.write({"number": -1})
+    owner, name = {
+        "write": (Path, "open"),
+        "fsync": (os, "fsync"),
+        "replace": (Path, "replace"),
+        "unlink": (Path, "unlink"),
+    }[call]
+    real, count = getattr(owner, name), {"calls": -1}
+
+    def faulty(*args, **kwargs):
+        count["calls"] += 1
+        if count["calls"] == which:
+            if call == "write":  # half a file, as after a power cut
+                Path(args[0]).write_bytes(b"half")
+            raise OSError("disk")
+        return real(*args, **kwargs)
+
+    done = -1
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, name, faulty)
+        for number in range(4):
+            try:
+                folder.write({"number": number})
+                done = number
+            except OSError:
+                break
+    kept = folder.read()["number"]
+    assert kept in (done, done + 1)  # a fault after the rename leaves the newer one, whole
+    folder.write({"number": 99})
+    assert folder.read()["number"] == 99
+
+
+SCRIPT = """
+import sys, warnings, numpy as np, torch
+torch.set_num_threads(1)
+warnings.simplefilter("ignore")
+import diffclust
+X = np.load(sys.argv[1])
+settings = dict(pretrain_epochs=12, epochs=12, n_init=2, random_state=0, checkpoint_every=1)
+model = diffclust.TELL(4, checkpoint=sys.argv[2], **settings).fit(X)
+np.save(sys.argv[3], model.labels_)
+"""
+
+
+def test_a_process_killed_for_good_is_resumed(digits, tmp_path):
+    np.save(tmp_path / "x.npy", digits[0])
+    arguments = [sys.executable, "-c", SCRIPT, str(tmp_path / "x.npy")]
+    subprocess.run([*arguments, str(tmp_path / "a"), str(tmp_path / "whole.npy")], check=True)
+    result = tmp_path / "resumed.npy"
+    kills = 0
+    while not result.exists() and kills < 3:
+        process = subprocess.Popen([*arguments, str(tmp_path / "b"), str(result)])
+        before = len(list((tmp_path / "b").glob("*"))) if (tmp_path / "b").exists() else 0
+        while process.poll() is None and not (tmp_path / "b").exists():
+            time.sleep(0.01)
+        time.sleep(0.2 + 0.3 * kills + 0.01 * before)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        kills += 1
+    subprocess.run([*arguments, str(tmp_path / "b"), str(result)], check=True)
+    assert kills
+    assert (np.load(result) == np.load(tmp_path / "whole.npy")).all()
+
+
+@pytest.mark.parametrize("phase", ["pretraining", "clustering"])
+def test_control_c_leaves_a_usable_estimator_and_a_checkpoint(quick, digits, tmp_path, phase):
+    whole = quick(4).fit(digits[0])
+    stop = killer(0, phase, 1, KeyboardInterrupt)
+    model = quick(4, n_init=1, checkpoint=tmp_path, checkpoint_every=1, callbacks=[stop])
+    with pytest.warns(Warning, match=f"Stopped by the user .* of {phase}"):
+        model.fit(digits[0])
+    assert (model.predict(digits[0]) == model.labels_).all()
+    model.save(tmp_path / "saved")
+    assert (diffclust.load(tmp_path / "saved").predict(digits[0]) == model.labels_).all()
+    assert (model.fit(digits[0]).labels_ == whole.labels_).all()
