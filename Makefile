@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check $(PIP_ARGS) -c constraints.txt
 
-.PHONY: demo test lint types check docs wheel examples clean
+.PHONY: demo test lint types check docs wheel clean
 
 demo: $(VENV)/.core
 	$(BIN)/diffclust demo

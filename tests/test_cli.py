@@ -497,5 +497,5 @@ def test_demo(works, tmp_path):
     with Image.open(tmp_path / "shown" / "centres.png") as picture:
         picture.load()
         assert picture.format == "PNG"
-        assert picture.size == (12 * (8 * 4 + 2) + 2, 10 * (8 * 4 + 2) + 2)  # 12 images a row, 10 clusters
+        assert picture.size == (12 * (8 * 6 + 2) + 2, 10 * (8 * 6 + 2) + 2)  # 12 images a row, 10 clusters
     assert diffclust.load(tmp_path / "shown" / "model").cluster_centers_.shape == (10, 10)

@@ -266,7 +266,8 @@ def test_tensor_in_tensor_out(quick, blobs):
 def test_units_do_not_matter(quick, blobs):
     """Blobs in metres or in millimetres, far from the origin or near it: the same clusters."""
     X, y = blobs
-    for scaled in (X * 1000, X / 1000, X + 1e4):
+    unit = (X - X.min()) / (X.max() - X.min())
+    for scaled in (X * 1000, X * 1e-9, X + 1e4, unit * 1e-3, 0.5 + unit * 1e-3):
         assert adjusted_rand_score(y, quick(pretrain_epochs=40, epochs=20).fit_predict(scaled)) > 0.95
 
 
@@ -350,7 +351,7 @@ BAD_INPUT = {
     "nan": (_with(np.nan), "NaN"),
     "infinity": (_with(np.inf), "infinity"),
     "nan tensor": (torch.from_numpy(_with(np.nan)), "NaN"),
-    "nan dataset": (TensorDataset(torch.from_numpy(_with(np.nan))), "Sample 3 contains NaN"),
+    "nan dataset": (TensorDataset(torch.from_numpy(_with(np.nan))), "NaN.* first in row 3"),
     "empty": (np.empty((0, 5)), "0 sample"),
     "empty tensor": (torch.empty(0, 5), r"\(0, 5\)"),
     "no columns": (np.empty((5, 0)), "0 feature"),
@@ -398,6 +399,10 @@ def test_bad_width_at_predict(quick, blobs, digits):
 
 
 BAD_SETTINGS = {
+    "weight": [(-1.0, ValueError), (float("nan"), ValueError), ("heavy", ValueError)],
+    "center_step": [(-1.0, ValueError), (2.0, ValueError)],
+    "dropout": [(1.5, ValueError)],
+    "checkpoint_every": [(0, ValueError)],
     "n_clusters": [(0, ValueError), (-2, ValueError), (2.5, TypeError), ("3", TypeError), (True, TypeError)],
     "n_init": [(0, ValueError), (None, TypeError)],
     "epochs": [(-1, ValueError), (1.5, TypeError), ("many", TypeError)],
@@ -489,22 +494,23 @@ def test_the_restart_rules_do_what_they_say():
 
     from diffclust.selection import RULES
 
-    def run(labels, loss, reconstruction, scatter):
-        return SimpleNamespace(
-            labels=np.array(labels), clustering_loss=loss, reconstruction=reconstruction, scatter=scatter
-        )
+    def run(labels, loss, scatter):
+        collapsed = len(set(labels)) == 1
+        return SimpleNamespace(labels=np.array(labels), clustering_loss=loss, scatter=scatter, collapsed=collapsed)
 
     runs = [
-        run([0, 0, 1, 1, 2, 2], 3.0, 0.0, 0.3),
-        run([1, 1, 0, 0, 2, 2], 2.0, 9.0, 0.2),  # the same partition under other names
-        run([0, 1, 0, 1, 0, 1], 1.0, 5.0, 0.4),
-        run([0, 0, 1, 1, 1, 2], float("nan"), 0.0, 0.1),
+        run([0, 0, 1, 1, 2, 2], 3.0, 0.3),
+        run([1, 1, 0, 0, 2, 2], 2.0, 0.2),  # the same partition under other names
+        run([0, 1, 0, 1, 0, 1], 1.0, 0.4),
+        run([0, 0, 1, 1, 1, 2], float("nan"), 0.1),
     ]
     assert RULES["loss"](runs) == 2
-    assert RULES["total"](runs) == 0
     assert RULES["scatter"](runs) == 3
     assert RULES["agreement"](runs) == 0
     assert RULES["agreement"](runs[1:3]) == 1
+    dead = run([0] * 6, 0.0, 0.0)
+    assert RULES["agreement"]([dead, dead, runs[0], dead]) == 2
+    assert RULES["agreement"]([dead, dead]) == 0
 
 
 def test_a_memory_map_is_read_in_batches(quick, tmp_path):
@@ -521,3 +527,80 @@ def test_a_users_array_is_never_changed(quick, blobs):
     before = X.copy()
     quick().fit(X).predict(X)
     assert (before == X).all()
+
+
+def test_values_too_large_are_refused_and_change_nothing(quick, blobs):
+    model = quick().fit(blobs[0])
+    centers = model.cluster_centers_.copy()
+    for huge in (np.full((2, 6), 1e300), torch.full((2, 6), 1e300, dtype=torch.float64)):
+        for answer in (model.predict, model.predict_proba, model.partial_fit):
+            with pytest.raises(ValueError, match="too large for float32"):
+                answer(huge)
+    assert (model.cluster_centers_ == centers).all()
+
+
+def test_single_rows_do_not_carry_the_centres_away(quick, digits):
+    images, _ = digits
+    model = quick(4, pretrain_epochs=10, epochs=4).fit(images)
+    before = model.predict(images)
+    state = torch.get_rng_state()
+    for i in range(60):
+        model.partial_fit(images[i : i + 1])
+    assert (model.predict(images) == before).mean() > 0.9
+    assert (torch.get_rng_state() == state).all()
+    assert not model.diagnostics_["collapsed"]
+
+
+def test_sparse_rows_are_made_dense_in_small_blocks(quick, monkeypatch):
+    from diffclust.engine.data import SparseRows
+
+    seen = []
+    take = SparseRows.take
+    monkeypatch.setattr(SparseRows, "take", lambda self, index: (seen.append(len(index)), take(self, index))[1])
+    quick(2, pretrain_epochs=0, epochs=0).fit(sp.random_array((11_000, 4), density=0.5, rng=0, format="csr"))
+    assert max(seen) <= 1024
+
+
+def test_decoding_takes_what_transform_gives(quick, blobs):
+    model = quick().fit(blobs[0]).set_output(transform="pandas")
+    embedded = model.transform(blobs[0])
+    assert model.inverse_transform(embedded).shape == (150, 6)
+    assert model.inverse_transform(model.cluster_centers_[::-1]).shape == (3, 6)
+    with pytest.raises(ValueError, match="Z"):
+        model.inverse_transform(np.full((1, 10), np.nan))
+
+
+def test_a_frozen_network_stays_as_it_is(quick, digits):
+    class Frozen(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.norm = torch.nn.BatchNorm2d(1)
+            self.register_buffer("mask", torch.tensor([0.0, -torch.inf]))
+            self.requires_grad_(False)
+
+        def encode(self, x):
+            return self.norm(x).flatten(1)
+
+        def decode(self, z):
+            return z.reshape(-1, 1, 8, 8)
+
+    model = quick(4, network=Frozen()).fit(digits[0])
+    assert float(model.model_.autoencoder.module.norm.running_mean) == 0
+    assert {record["phase"] for record in model.history_} == {"clustering"}
+
+
+def test_identity_takes_the_features_as_they_are():
+    from sklearn.datasets import make_blobs
+
+    X, y = make_blobs(200, 2, centers=[[1, 1], [5, 5], [10, 10]], cluster_std=0.2, random_state=0)
+    model = diffclust.TELL(3, network="identity", random_state=0).fit(X)
+    assert adjusted_rand_score(y, model.labels_) == 1
+    decoded = model.inverse_transform(model.cluster_centers_)
+    assert np.allclose(np.sort(decoded[:, 0]), [1, 5, 10], atol=0.2)
+
+
+def test_integer_datasets_are_scaled_as_arrays_are(quick, digits):
+    images = (digits[0] * 255).round().astype(np.int64)
+    model = quick(4).fit(images)
+    assert (model.predict(TensorDataset(torch.from_numpy(images)[:, None])) == model.labels_).all()
+    assert (quick(4).fit(TensorDataset(torch.from_numpy(images))).labels_ == model.labels_).all()

@@ -112,7 +112,7 @@ def forge(folder, change):
         lambda s: s["network"]["config"].update(surprise=1),
         lambda s: s["network"]["config"].update(embedding_dim=3),
         lambda s: s.pop("fitted"),
-        lambda s: s["params"].update(n_clusters=7),
+        lambda s: s["fitted_with"].update(n_clusters=7),
     ],
 )
 def test_a_forged_folder_is_a_clear_error(saved, change):
@@ -156,3 +156,35 @@ def test_code_is_named_but_not_kept(quick, digits, tmp_path):
     model.save(tmp_path / "m")
     assert json.loads((tmp_path / "m" / SETTINGS).read_text())["not_saved"] == ["optimizer", "callbacks"]
     assert diffclust.load(tmp_path / "m").optimizer == "adam"
+
+
+def test_settings_changed_after_the_fit_do_not_change_the_model(digits, tmp_path):
+    model = diffclust.KMeansNet(4, pretrain_epochs=2, epochs=2, random_state=0).fit(digits[0])
+    expected = model.score(digits[0])
+    model.set_params(alpha=2.0, n_clusters=5).save(tmp_path / "m")
+    again = diffclust.load(tmp_path / "m")
+    assert again.score(digits[0]) == expected
+    assert (again.alpha, again.n_clusters) == (2.0, 5)
+
+
+def test_a_users_module_is_not_taken_over(blobs, tmp_path):
+    class Plain(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inside = torch.nn.Linear(6, 6)
+
+        def encode(self, x):
+            return self.inside(x)
+
+        def decode(self, z):
+            return z
+
+    diffclust.TELL(3, network=Plain(), pretrain_epochs=2, epochs=2).fit(blobs[0]).save(tmp_path / "m")
+    mine = Plain()
+    before = mine.inside.weight.clone()
+    again = diffclust.load(tmp_path / "m", network=mine)
+    assert (mine.inside.weight == before).all()
+    assert again.network is mine
+    diffclust.TELL(3, pretrain_epochs=2, epochs=2).fit(blobs[0]).save(tmp_path / "dense")
+    with pytest.raises(ValueError, match="no module is needed"):
+        diffclust.load(tmp_path / "dense", network=mine)

@@ -62,6 +62,7 @@ class ProgressBar:
     """Epoch, losses and time left on the terminal; shown when `verbose` is on."""
 
     def __init__(self, n_runs: int) -> None:
+        from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
         self.n_runs, self.run = n_runs, 0
@@ -72,6 +73,7 @@ class ProgressBar:
             MofNCompleteColumn(),
             TextColumn("{task.fields[losses]}"),
             TimeRemainingColumn(),
+            console=Console(stderr=True),
         )
         self.bar.start()
 

@@ -83,17 +83,24 @@ def fit(
     restarts: Annotated[int, typer.Option(help="Whole runs, of which the best is kept by a label-free rule.")] = 1,
     device: Device = "auto",
     setting: Setting = None,
+    checkpoint: Annotated[Path | None, typer.Option(help="Folder to keep the state in, to survive a kill.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint, exactly.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress bar.")] = False,
 ) -> None:
     """Cluster DATA and save the model."""
     from .files import read
 
     _check_out(out, folder=True)
+    if resume and checkpoint is None:
+        raise Wrong("--resume needs --checkpoint: where is the state?")
+    if checkpoint is not None and not resume and any(checkpoint.glob("*.ckpt")):
+        raise Wrong(f"{checkpoint} holds a checkpoint: add --resume to go on from it, or remove it.")
     settings = {
         "random_state": seed,
         "n_init": restarts,
         "device": device,
         "verbose": not quiet and sys.stderr.isatty(),
+        "checkpoint": checkpoint,
     }
     if epochs is not None:
         settings["epochs"] = epochs

@@ -16,6 +16,7 @@ import torch
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
 from sklearn.callback import CallbackSupportMixin, with_callbacks
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 from torch.optim import Optimizer
@@ -62,18 +63,18 @@ class PrototypeClusterer(
     """A network with centres in its embedding, trained by gradients; it answers for rows it has not seen.
 
     n_clusters: how many.
-    n_init: whole restarts from other seeds; `select` names the label-free rule that picks one: "agreement" (the
-        run most like the others), "loss" (smallest clustering loss, TELL's rule), "total" (with reconstruction),
-        "scatter" (least variance left inside clusters).
-    network: "auto" (rows: dense, images: convolutional), "dense", "conv", "conv-pool", "identity" (cluster the
-        features as they are), or any module with `encode` and `decode`.
+    n_init: whole restarts from other seeds; `select` names the label-free rule that picks one: "scatter" (the least
+        share of the embedding's variance left inside clusters, so that its scale does not count), "loss" (smallest
+        clustering loss, TELL's rule), "agreement" (the run whose labels are most like those of the others).
+    network: "auto" (rows: dense, images: convolutional), "dense", "conv", "conv-pool", "identity" (the features
+        are the embedding), or any module with `encode` and `decode`, which gets the values as they are.
     embedding_dim: width of the embedding.
     pretrain_epochs, epochs: of the autoencoder alone, then of the method. "auto" follows the number of rows.
     batch_size: rows a step. "auto": 64 below 5,000 rows, 128 below 20,000, 256 from there on.
     augment: random changes of the samples in training: the strength of small turns, zooms and shifts of images,
         or a callable from a batch to a changed batch; None for none. "auto": 0.5 for images, none for rows.
     optimizer: adadelta, adagrad, adam, adamw, rmsprop, sgd, or a callable from parameters to an optimiser.
-    lr: learning rate; None takes the optimiser's usual one.
+    lr: learning rate; None takes the optimiser's usual one. A callable brings its own.
     device: "auto", "cpu", "cuda", ...
     precision: of training: "auto", "float32", "bf16".
     random_state: an int for the same answer every time.
@@ -86,7 +87,7 @@ class PrototypeClusterer(
 
     n_clusters: int = field(default=8, kw_only=False)
     n_init: int = 1
-    select: str = "agreement"
+    select: str = "scatter"
     network: str | nn.Module = "auto"
     embedding_dim: int = 10
     pretrain_epochs: int | Literal["auto"] = "auto"
@@ -104,6 +105,8 @@ class PrototypeClusterer(
     checkpoint_every: int = 10
 
     papers: ClassVar[dict[str, dict[str, Any]]] = {}
+    choices: ClassVar[dict[str, tuple[Any, ...]]] = {}  # what a method's own knobs may be
+    ranges: ClassVar[dict[str, tuple[float, float]]] = {}
     # What "auto" epochs mean, for pretraining and for the method: so many steps, within these limits.
     auto_steps: ClassVar[tuple[int, int]] = (2800, 1400)
     auto_most: ClassVar[tuple[int, int]] = (200, 100)
@@ -163,7 +166,7 @@ class PrototypeClusterer(
 
     def _run(self, data: Data, seed: int, callbacks: Sequence[Callback], ledger: Ledger) -> Run:
         """One restart: pretrain, place the centres, train."""
-        precision = choose_precision(self.precision, data.device)
+        precision = choose_precision(self.precision)
         go = functools.partial(train, precision=precision, callbacks=callbacks, ledger=ledger)
         model = self.build_model(self.build_autoencoder(data), len(data)).to(data.device)
         history, reports = self._pretrain(model, data, go, ledger)
@@ -229,7 +232,7 @@ class PrototypeClusterer(
             if init not in STARTS:
                 raise ValueError(f"init={init!r} should be one of {', '.join(STARTS)}, or an array.")
             return init  # type: ignore[return-value]
-        centers = torch.as_tensor(np.asarray(init), dtype=torch.float32)
+        centers = torch.from_numpy(np.array(init.detach().cpu() if isinstance(init, Tensor) else init, np.float32))
         if centers.shape != (self.n_clusters, embedding_dim):
             raise ValueError(
                 f"init has shape {tuple(centers.shape)}, expected "
@@ -272,11 +275,15 @@ class PrototypeClusterer(
             return self.fit(X)
         given = read(self, X, fitting=False)
         data = Data(given.rows, choose_device(self.device))
-        model = self.model_.to(data.device)
-        self.online_step(model, data.map(model.embed))
-        run = Run.evaluate(model, data, seed=self.seed_, history=self.history_, reports=[])
-        run.temperature = self.temperature_  # a batch is too little to fit it on
+        model = self.model_.to(data.device).eval()
+        with seeded(self.seed_, data.device):
+            self.online_step(model, data.map(model.embed))
+            run = Run.evaluate(model, data, seed=self.seed_, history=self.history_, reports=[])
+        # the temperature and the diagnosis stay those of the fit: a batch is too little to judge by
+        run.temperature = self.temperature_
+        known = vars(self)["diagnostics_"]
         self._describe(run)
+        self.diagnostics_.update({**known, "sizes": self.diagnostics_["sizes"]})
         return self
 
     # ---- answering
@@ -294,12 +301,12 @@ class PrototypeClusterer(
     def inverse_transform(self, Z: Any) -> Any:
         """Embeddings back to samples of the shape `fit` was given."""
         check_is_fitted(self)
-        z = torch.as_tensor(Z, dtype=torch.float32)
         width = self.cluster_centers_.shape[1]
-        if z.ndim != 2 or z.shape[1] != width:
+        if not isinstance(Z, Tensor):
+            Z = check_array(Z, dtype=np.float32, copy=True, input_name="Z", estimator=self)
+        z = Z.detach().float() if isinstance(Z, Tensor) else torch.from_numpy(Z)
+        if z.ndim != 2 or len(z) == 0 or z.shape[1] != width:
             raise ValueError(f"Z has shape {tuple(z.shape)}, expected (n, {width}): rows of the embedding.")
-        if not z.isfinite().all():
-            raise ValueError("Z contains NaN or infinity.")
         device = choose_device(self.device)
         model = self.model_.to(device)
         samples = self.shape_.restore(Data(TensorRows(z), device).map(model.autoencoder.decode))
@@ -338,10 +345,12 @@ class PrototypeClusterer(
         for name, value in given.attributes.items():
             setattr(self, name, value)
         self.runs_ = [run.to_dict() for run in runs]
+        self._fitted_with = self.get_params(deep=False)
         self._describe(best)
 
     def _describe(self, run: Run) -> None:
         """The fitted attributes, all read off one run."""
+        self.diagnostics_: dict[str, Any] = run.diagnostics()
         self.model_ = run.model
         self.seed_ = run.seed
         self.labels_ = run.labels
@@ -351,7 +360,6 @@ class PrototypeClusterer(
         self.temperature_ = run.temperature
         self.history_ = run.history
         self.n_iter_ = sum(record["phase"] == "clustering" for record in run.history)
-        self.diagnostics_ = run.diagnostics()
 
     def _warn(self, stacklevel: int) -> None:
         for message in self.diagnostics_["warnings"]:
@@ -398,7 +406,15 @@ class PrototypeClusterer(
             raise ValueError(f"lr={self.lr!r} should be None or a number > 0.")
         if not isinstance(self.network, (str, nn.Module)):
             raise TypeError(f"network={self.network!r} should be a name or a module with encode and decode.")
-        choose_precision(self.precision, torch.device("cpu"))
+        choose_precision(self.precision)
+        for name, allowed in self.choices.items():
+            value = getattr(self, name)
+            if not isinstance(value, (str, bool)) or value not in allowed:
+                raise ValueError(f"{name}={value!r} should be one of {', '.join(map(repr, allowed))}.")
+        for name, (least, most) in self.ranges.items():
+            value = getattr(self, name)
+            if not isinstance(value, numbers.Real) or isinstance(value, bool) or not least <= float(value) <= most:
+                raise ValueError(f"{name}={value!r} should be a number from {least:g} to {most:g}.")
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -18,7 +18,7 @@ from sklearn.utils.validation import validate_data
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
-from .engine.data import ArrayRows, DatasetRows, Rows, SparseRows, TensorRows
+from .engine.data import ArrayRows, Data, DatasetRows, Rows, SparseRows, TensorRows
 
 Layout = Literal["rows", "grey", "channels-first", "channels-last"]
 MOST_CHANNELS = 4
@@ -79,7 +79,7 @@ def read(estimator: Any, X: Any, *, fitting: bool) -> Given:
     if isinstance(X, Tensor):
         given = _read_tensor(estimator, X, fitting)
     elif isinstance(X, Dataset):
-        given = _read_dataset(X)
+        given = _read_dataset(estimator, X, fitting)
     else:
         given = _read_array(estimator, X, fitting)
     if not fitting and given.shape.row != estimator.shape_.row:
@@ -107,6 +107,8 @@ def _divisor(estimator: Any, fitting: bool, low: float, high: float) -> float:
 
 
 def _read_tensor(estimator: Any, x: Tensor, fitting: bool) -> Given:
+    if x.layout != torch.strided:
+        raise TypeError(f"A tensor of layout {x.layout} is not supported: give a scipy sparse matrix.")
     if x.is_complex():
         raise ValueError("Complex data not supported")
     if x.ndim < 2:
@@ -120,20 +122,24 @@ def _read_tensor(estimator: Any, x: Tensor, fitting: bool) -> Given:
     shape = Shape.of(tuple(x.shape[1:]), torch_like=True)
     divisor = None
     if x.ndim > 2 and not x.is_floating_point() and x.dtype != torch.bool:
-        divisor = _divisor(estimator, fitting, x.min().item(), x.max().item())
+        divisor = _divisor(estimator, fitting, x.float().min().item(), x.float().max().item())
     values = x.detach() if divisor == 255 and x.dtype == torch.uint8 else x.detach().float()
     rows = TensorRows(shape.arrange(values), divisor or 1.0)
     return Given(rows, shape, lambda answer: answer.to(x.device), {"image_divisor_": divisor})
 
 
-def _read_dataset(dataset: Any) -> Given:
+def _read_dataset(estimator: Any, dataset: Any, fitting: bool) -> Given:
     if len(dataset) == 0:
         raise ValueError("Found a Dataset with 0 samples while a minimum of 1 is required.")
     first = DatasetRows(dataset, ()).sample(0)
     if first.ndim not in (1, 3):
         raise ValueError(f"A sample of the Dataset has shape {tuple(first.shape)}: expected (d,), (h, w) or (c, h, w).")
     shape = Shape("rows" if first.ndim == 1 else "channels-first", tuple(first.shape))
-    divisor = 255.0 if first.dtype == torch.uint8 and first.ndim == 3 else None
+    divisor = None
+    if first.ndim == 3 and not first.is_floating_point():
+        probe = Data(DatasetRows(dataset, shape.row), torch.device("cpu"))
+        low, high = (0.0, 255.0) if first.dtype == torch.uint8 else (probe.summary.low, probe.summary.high)
+        divisor = _divisor(estimator, fitting, low, high)
     rows = DatasetRows(dataset, shape.row, divisor or 1.0)
     return Given(rows, shape, _numpy, {"image_divisor_": divisor})
 
@@ -158,6 +164,7 @@ def _read_array(estimator: Any, X: Any, fitting: bool) -> Given:
     if mapped:
         rows = ArrayRows(X, shape.row, shape.arrange, divisor or 1.0)
     else:
-        kept = np.require(X, X.dtype if divisor == 255 and X.dtype == np.uint8 else np.float32, ["C", "W"])
+        with np.errstate(over="ignore"):  # what is too large becomes infinite, and is refused by name later
+            kept = np.require(X, X.dtype if divisor == 255 and X.dtype == np.uint8 else np.float32, ["C", "W"])
         rows = TensorRows(shape.arrange(torch.from_numpy(kept)), divisor or 1.0)
     return Given(rows, shape, _numpy, attributes)

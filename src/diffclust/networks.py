@@ -10,6 +10,7 @@ from .engine.data import Data, Summary
 from .nn.autoencoders import NETWORKS, Autoencoder, Identity, Wrapped
 
 BARELY = 1e-6
+NARROW = 0.05  # rows in [0, 1] with less spread than this do not fill it
 
 
 def choose_kind(wish: str, row_shape: tuple[int, ...]) -> str:
@@ -27,12 +28,16 @@ def units(values: Summary, row_shape: tuple[int, ...]) -> tuple[Tensor, Tensor]:
     Values that already fill [0, 1] stay as they are. Other images are stretched to [0, 1]. Other rows are
     centred and divided by one number for all features, so that the geometry is kept.
     """
-    unit = values.low >= 0 and values.high <= 1 + BARELY
-    if unit and (len(row_shape) == 1 or values.high >= 0.5):
+    if fills_unit_interval(values, row_shape):
         return torch.zeros(()), torch.ones(())
     if len(row_shape) == 3:
-        return torch.tensor(values.low), torch.tensor(max(values.high - values.low, BARELY))
-    return values.mean.cpu(), torch.tensor(max(values.spread, BARELY))
+        return torch.tensor(values.low), torch.tensor(values.high - values.low or 1.0)
+    return values.mean.cpu(), torch.tensor(values.spread or 1.0)
+
+
+def fills_unit_interval(values: Summary, row_shape: tuple[int, ...]) -> bool:
+    inside = values.low >= 0 and values.high <= 1 + BARELY
+    return inside and (values.high >= 0.5 if len(row_shape) == 3 else values.spread >= NARROW)
 
 
 def build(wish: str | nn.Module, data: Data, embedding_dim: int, options: dict[str, dict[str, Any]]) -> Autoencoder:
@@ -44,7 +49,7 @@ def build(wish: str | nn.Module, data: Data, embedding_dim: int, options: dict[s
     if kind == "identity":
         return Identity(data.row_shape)
     shift, scale = units(values, data.row_shape)
-    bounded = len(data.row_shape) == 3 or (values.low >= 0 and values.high <= 1 + BARELY)
+    bounded = len(data.row_shape) == 3 or fills_unit_interval(values, data.row_shape)
     network = NETWORKS[kind](
         data.row_shape,
         embedding_dim,
@@ -67,7 +72,7 @@ def _wrap(module: nn.Module, data: Data) -> Autoencoder:
         try:
             z = module.encode(x)  # type: ignore[operator]
             back = module.decode(z)  # type: ignore[operator]
-        except RuntimeError as error:
+        except (RuntimeError, TypeError, AttributeError) as error:
             raise ValueError(
                 f"network: {type(module).__name__} does not take samples {data.row_shape}: {error}"
             ) from None

@@ -3,6 +3,7 @@
 No pickle anywhere, so a folder from a stranger cannot run code. `sha256sum -c SHA256SUMS` checks it by hand.
 """
 
+import copy
 import hashlib
 import json
 import os
@@ -12,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 from sklearn.utils.validation import check_is_fitted
@@ -56,8 +58,10 @@ def save(estimator: Any, folder: str | os.PathLike[str]) -> None:
         value = getattr(estimator, knob.name)
         if _is_plain(value):
             params[knob.name] = value.item() if isinstance(value, np.generic) else value
-        elif isinstance(value, (np.ndarray, Tensor)):
-            tensors[f"params.{knob.name}"] = torch.as_tensor(value)
+        elif knob.name == "init":
+            tensors["params.init"] = torch.as_tensor(np.asarray(value))
+        elif isinstance(value, os.PathLike):
+            params[knob.name] = os.fspath(value)
         elif not isinstance(value, (tuple, list)) or len(value):
             not_saved.append(knob.name)
     network = estimator.model_.autoencoder
@@ -67,6 +71,9 @@ def save(estimator: Any, folder: str | os.PathLike[str]) -> None:
         "diffclust": __version__,
         "class": type(estimator).__name__,
         "params": params,
+        "fitted_with": {
+            name: estimator._fitted_with[name] for name in params if _is_plain(estimator._fitted_with[name])
+        },
         "not_saved": not_saved,
         "network": {
             "kind": kind,
@@ -107,7 +114,7 @@ def load(folder: str | os.PathLike[str], *, network: nn.Module | None = None, de
             raise ValueError(f"it has format {settings['format']}, this version reads {FORMAT}")
         with seeded(0, torch.device("cpu")):  # building a network draws weights
             return _rebuild(settings, tensors, network, device)
-    except (KeyError, TypeError, RuntimeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, RuntimeError, ValueError, AttributeError, SafetensorError) as error:
         raise ValueError(f"{folder} cannot be read as a diffclust model: {error}") from error
 
 
@@ -130,7 +137,9 @@ def _rebuild(settings: dict[str, Any], tensors: dict[str, Tensor], module: nn.Mo
     state = {name.removeprefix("model."): t for name, t in tensors.items() if name.startswith("model.")}
     autoencoder = _network(settings["network"], module)
     autoencoder.set_units(state["autoencoder.shift"], state["autoencoder.scale"])
-    model = estimator.build_model(autoencoder, len(estimator.labels_))
+    builder = cls(**{**params, **settings["fitted_with"]})  # settings may have been changed since the fit
+    estimator._fitted_with = builder.get_params(deep=False)
+    model = builder.build_model(autoencoder, len(estimator.labels_))
     model.load_state_dict(state)
     estimator.model_ = model.eval()
     if module is not None:
@@ -141,12 +150,14 @@ def _rebuild(settings: dict[str, Any], tensors: dict[str, Tensor], module: nn.Mo
 def _network(saved: dict[str, Any], module: nn.Module | None) -> Autoencoder:
     config = saved["config"]
     if saved["kind"] is not None:
+        if module is not None:
+            raise ValueError(f"it has a {saved['kind']!r} network of its own: no module is needed")
         return NETWORKS[saved["kind"]](**config)
     if module is None:
         raise ValueError(
             f"it was fitted with a module of your own ({saved['module']}): give one as load(..., network=...)"
         )
-    return Wrapped(module, config["input_shape"], config["embedding_dim"])
+    return Wrapped(copy.deepcopy(module), config["input_shape"], config["embedding_dim"])
 
 
 def _sums(blobs: dict[str, bytes]) -> bytes:

@@ -13,13 +13,14 @@ from torch import Tensor
 from .engine.data import Data
 from .engine.loop import Record
 from .engine.model import ClusterModel, Report
+from .metrics import effective_clusters
 
 COLLAPSED = 0.02  # effective clusters below 1 + this share of the wanted ones
 FIGURES = ("seed", "history", "inertia", "scatter", "clustering_loss", "reconstruction", "temperature")
 SAMPLE = 10_000  # rows the temperature is fitted on
 
 
-@dataclass
+@dataclass(eq=False)
 class Run:
     model: ClusterModel
     seed: int
@@ -51,7 +52,7 @@ class Run:
 
         label, own, loss = data.map(measure).T
         labels = label.long()
-        z = model.sample_embedding(data, SAMPLE) if len(data) > SAMPLE else data.map(model.embed)
+        z = model.sample_embedding(data, SAMPLE)
         total = (z - z.mean(0)).double().square().sum(1).mean().item()
         return cls(
             model=model,
@@ -83,19 +84,20 @@ class Run:
     def to_dict(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in ("labels", *FIGURES)} | {"diagnostics": self.diagnostics()}
 
+    @property
+    def collapsed(self) -> bool:
+        return len(self.centers) > 1 and effective_clusters(self.labels) < 1 + COLLAPSED * len(self.centers)
+
     def diagnostics(self) -> dict[str, Any]:
         """Cluster sizes, and whatever went wrong or was put right."""
         k = len(self.centers)
         sizes = np.bincount(self.labels, minlength=k)
-        share = sizes[sizes > 0] / max(sizes.sum(), 1)
-        effective = float(np.exp(-(share * np.log(share)).sum()))  # exp of the entropy: k when all are equal
         empty = np.flatnonzero(sizes == 0).tolist()
-        collapsed = k > 1 and effective < 1 + COLLAPSED * k
         messages = [
             message if count == 1 else f"{message} ({count} times)"
             for message, count in Counter(r.message for r in self.reports if r.kind != "repaired").items()
         ]
-        if collapsed:
+        if self.collapsed:
             messages.append(
                 f"Collapse: {sizes.max()} of {sizes.sum()} rows are in one of {k} clusters. "
                 "A smaller weight of the clustering loss, or another seed, may help."
@@ -104,9 +106,9 @@ class Run:
             messages.append(f"{len(empty)} of {k} clusters are empty: {empty}.")
         return {
             "sizes": sizes.tolist(),
-            "effective_clusters": effective,
+            "effective_clusters": effective_clusters(self.labels),
             "empty_clusters": empty,
-            "collapsed": collapsed,
+            "collapsed": self.collapsed,
             "repaired": sum(r.kind == "repaired" for r in self.reports),
             "reports": [tuple(r) for r in self.reports],
             "warnings": messages,
@@ -121,7 +123,7 @@ def fit_temperature(distances: Tensor, dim: int) -> float:
     """
     nearest = distances.amin(1, keepdim=True).clamp_max(0)
     distances = distances - nearest  # decoupled weights may give negative ones
-    floor = 1e-6 * max(distances.mean().item(), 1e-6)
+    floor = 1e-6 * distances.mean().item() or 1.0
     temperature = max(2 / max(dim, 1) * distances.amin(1).mean().item(), floor)
     for _ in range(100):
         p = torch.softmax(-distances / temperature, dim=1)
@@ -138,15 +140,17 @@ def _smallest(value: Callable[[Run], float]) -> Callable[[list[Run]], int]:
 
 def agreement(runs: list[Run]) -> int:
     """The run whose labels agree best with the other runs' (mean adjusted Rand index); of two, the smaller loss."""
-    if len(runs) < 3:
-        return RULES["loss"](runs)
-    scores = [np.mean([adjusted_rand_score(a.labels, b.labels) for b in runs if b is not a]) for a in runs]
-    return int(np.argmax(scores))
+    sound = [i for i, run in enumerate(runs) if not run.collapsed]  # collapsed runs agree perfectly with one another
+    sound = sound or list(range(len(runs)))
+    if len(sound) < 3:
+        return sound[RULES["loss"]([runs[i] for i in sound])]
+    labels = [runs[i].labels for i in sound]
+    scores = [np.mean([adjusted_rand_score(a, b) for b in labels if b is not a]) for a in labels]
+    return sound[int(np.argmax(scores))]
 
 
 RULES: dict[str, Callable[[list[Run]], int]] = {
     "loss": _smallest(lambda run: run.clustering_loss),  # TELL's
-    "total": _smallest(lambda run: run.clustering_loss + run.reconstruction),
     "scatter": _smallest(lambda run: run.scatter),
     "agreement": agreement,
 }

@@ -70,7 +70,8 @@ class ArrayRows(Rows):
         i = index.cpu().numpy()
         run = len(i) > 0 and i[-1] - i[0] == len(i) - 1 and bool((np.diff(i) == 1).all())
         block = self.array[i[0] : i[-1] + 1] if run else self.array[i]
-        return self.arrange(torch.from_numpy(np.array(block, copy=True)))
+        kept = np.uint8 if block.dtype == np.uint8 else np.float32
+        return self.arrange(torch.from_numpy(np.array(block, dtype=kept)))
 
 
 class SparseMatrix(Protocol):
@@ -106,13 +107,11 @@ class DatasetRows(Rows):
         for i, item in zip(index.tolist(), items, strict=True):
             if tuple(item.shape) != self.row_shape:
                 raise ValueError(f"Sample {i} has shape {tuple(item.shape)}, the others {self.row_shape}.")
-            if not item.isfinite().all():
-                raise ValueError(f"Sample {i} contains NaN or infinity.")
         return torch.stack(items)
 
     def sample(self, i: int) -> Tensor:
         item = self.dataset[i]
-        item = torch.as_tensor(item[0] if isinstance(item, (tuple, list)) else item)
+        item = torch.as_tensor(item[0] if isinstance(item, (tuple, list)) else item).detach()
         return item[None] if item.ndim == 2 else item
 
 
@@ -157,6 +156,15 @@ class Data:
         x = x if x.dtype == torch.float32 else x.float()
         return x if self.rows.divisor == 1 else x / self.rows.divisor
 
+    def take_checked(self, index: Tensor) -> Tensor:
+        """`take`, refusing what is not finite; it waits for the device, so not in a training step."""
+        x = self.take(index)
+        bad = ~x.flatten(1).isfinite().all(1)
+        if bad.any():
+            row = int(index[bad][0])
+            raise ValueError(f"Input X contains NaN, infinity or a value too large for float32, first in row {row}.")
+        return x
+
     def shuffled(self) -> Iterator[Batch]:
         """One epoch."""
         order = torch.randperm(len(self), device=self.device)
@@ -165,17 +173,20 @@ class Data:
             clean = self.take(index)
             yield Batch(self.augment(clean) if self.augment else clean, clean, index)
 
-    def sample(self, size: int) -> Tensor:
-        """At most `size` rows, drawn without repetition."""
-        order = torch.randperm(len(self), device=self.device)
-        return self.take(order[:size].sort().values)
+    def draw(self, size: int) -> Tensor:
+        """The positions of at most `size` rows, drawn without repetition, in order."""
+        if size >= len(self):
+            return torch.arange(len(self), device=self.device)
+        return torch.randperm(len(self), device=self.device)[:size].sort().values
 
     @torch.no_grad()
-    def map(self, fn: Callable[[Tensor], Tensor]) -> Tensor:
-        """fn over everything, in order: a row's result does not depend on the rows asked for with it."""
+    def map(self, fn: Callable[[Tensor], Tensor], index: Tensor | None = None) -> Tensor:
+        """fn over everything, or over the rows at `index`, in order: a row's result does not depend on the rows
+        asked for with it."""
+        index = torch.arange(len(self), device=self.device) if index is None else index
         results = []
-        for start in range(0, len(self), CHUNK):
-            x = self.take(torch.arange(start, min(start + CHUNK, len(self)), device=self.device))
+        for part in index.split(CHUNK):
+            x = self.take_checked(part)
             missing = max(0, FEWEST - len(x))
             padded = torch.cat([x, x[:1].expand(missing, *x.shape[1:])]) if missing else x
             results.append(fn(padded)[: len(x)])
@@ -196,10 +207,7 @@ class Data:
         total = torch.zeros(self.row_shape, dtype=torch.float64, device=self.device)
         squares = torch.zeros_like(total)
         for start in range(0, len(self), CHUNK):
-            x = self.take(torch.arange(start, min(start + CHUNK, len(self)), device=self.device))
-            if not x.isfinite().all():
-                bad = start + int((~x.flatten(1).isfinite().all(1)).nonzero()[0])
-                raise ValueError(f"Input X contains NaN or infinity (first in row {bad}).")
+            x = self.take_checked(torch.arange(start, min(start + CHUNK, len(self)), device=self.device))
             low, high = min(low, x.min().item()), max(high, x.max().item())
             total += x.sum(0, dtype=torch.float64)
             squares += x.double().square().sum(0)

@@ -43,12 +43,17 @@ class LastGood:
 
     def __init__(self, model: Trainable, optimizer: Optimizer | None, failures: int = 0) -> None:
         self.model, self.optimizer, self.failures = model, optimizer, failures
+        state = model.state_dict()
+        self.watched = [name for name, value in state.items() if bool(value.isfinite().all())]  # masks may hold -inf
         self.keep()
 
-    def keep(self) -> None:
+    def is_finite(self) -> bool:
         state = self.model.state_dict()
-        if all(bool(t.isfinite().all()) for t in state.values()):
-            self.state = {name: t.clone() for name, t in state.items()}
+        return all(bool(state[name].isfinite().all()) for name in self.watched)
+
+    def keep(self) -> None:
+        if self.is_finite():
+            self.state = {name: value.clone() for name, value in self.model.state_dict().items()}
             self.moments = copy.deepcopy(self.optimizer.state_dict()) if self.optimizer else {}
 
     def restore(self, phase: str, epoch: int) -> None:
@@ -70,7 +75,13 @@ class LastGood:
 def settle_batch_norm(model: Trainable, data: Data, most: int = 50) -> None:
     """Set the batch-norm statistics to the plain mean over unchanged rows. Those that training leaves behind lag
     by some ten steps and come from changed rows: after few steps they are far off."""
-    norms = [module for module in model.modules() if isinstance(module, _BatchNorm) and module.track_running_stats]
+    norms = [
+        module
+        for module in model.modules()
+        if isinstance(module, _BatchNorm)
+        and module.track_running_stats
+        and (module.weight is None or module.weight.requires_grad)
+    ]
     if not norms:
         return
     momenta = [norm.momentum for norm in norms]
@@ -190,7 +201,7 @@ def train(
             raise
         ledger.interrupted = True
         model.report("interrupted", f"Stopped by the user in epoch {len(history)} of {epochs} of {phase}.")
-    if not all(bool(t.isfinite().all()) for t in model.state_dict().values()):
+    if not last_good.is_finite():
         last_good.restore(phase, len(history))
     model.after_training(data)
     model.eval()

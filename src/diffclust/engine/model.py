@@ -1,7 +1,7 @@
 """What a method must say: its loss, its assignment, and what it does at which moment."""
 
 from abc import ABC, abstractmethod
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import torch
 from torch import Tensor, nn
@@ -92,12 +92,15 @@ class ClusterModel(Trainable):
         """Embedded rows in eval mode, at most `size`, for placing centres."""
         was_training = self.training
         self.eval()
-        if len(data) <= size:
-            z = data.map(self.embed)
-        else:
-            z = torch.cat([self.embed(chunk) for chunk in data.sample(size).split(1024)])
+        z = data.map(self.embed, data.draw(size))
         self.train(was_training)
         return z
+
+    def train(self, mode: bool = True) -> Self:
+        super().train(mode)
+        if not self.network_learns:
+            self.autoencoder.eval()  # a frozen network keeps its statistics too
+        return self
 
 
 class Pretraining(Trainable):

@@ -22,7 +22,7 @@ def choose_device(wish: str | torch.device) -> torch.device:
     return device
 
 
-def choose_precision(wish: str, device: torch.device) -> str:
+def choose_precision(wish: str) -> str:
     """Training arithmetic; answers are always computed in float32. "auto" is float32 for now."""
     if wish not in PRECISIONS:
         raise ValueError(f"precision={wish!r} should be one of {', '.join(PRECISIONS)}.")
@@ -46,7 +46,17 @@ def restart_seeds(random_state: int | np.random.RandomState | None, n: int) -> l
 
 @contextlib.contextmanager
 def seeded(seed: int, device: torch.device) -> Iterator[None]:
-    """Torch's global generators, seeded inside and given back as they were."""
-    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-        torch.manual_seed(seed)
+    """Torch's generators of the CPU and of `device`, seeded inside and given back as they were."""
+    generators = [torch.default_generator]
+    if device.type == "cuda":
+        torch.cuda.init()
+        index = torch.cuda.current_device() if device.index is None else device.index
+        generators.append(torch.cuda.default_generators[index])
+    states = [generator.get_state() for generator in generators]
+    try:
+        for generator in generators:
+            generator.manual_seed(seed)
         yield
+    finally:
+        for generator, state in zip(generators, states, strict=True):
+            generator.set_state(state)

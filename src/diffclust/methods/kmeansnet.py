@@ -13,6 +13,7 @@ is uniform and every W_j gets the same push. The default keeps the centres on th
 tied, moves them in closed form, and goes back to the best partition if it starts to dissolve.
 """
 
+import math
 from typing import Any, ClassVar
 
 import torch
@@ -49,9 +50,11 @@ class KMeansNetModel(ClusterModel):
         clusters.weight.requires_grad_(not self.closed_form)
         self.best_scatter, self.first_count = float("inf"), 0.0
         self.best_state: dict[str, Tensor] = {}
-        self.register_buffer("sums", torch.zeros(clusters.n_clusters, clusters.embedding_dim))
-        self.register_buffer("members", torch.zeros(clusters.n_clusters))
-        self.register_buffer("squares", torch.zeros(()))
+        # in double precision, since within and total scatter are differences of these
+        k, d = clusters.n_clusters, clusters.embedding_dim
+        self.register_buffer("sums", torch.zeros(k, d, dtype=torch.float64))
+        self.register_buffer("members", torch.zeros(k, dtype=torch.float64))
+        self.register_buffer("squares", torch.zeros((), dtype=torch.float64))
 
     def embed(self, x: Tensor) -> Tensor:
         return torch.nn.functional.normalize(self.autoencoder.encode(x).float(), dim=1)
@@ -66,18 +69,20 @@ class KMeansNetModel(ClusterModel):
     def loss(self, batch: Batch) -> Losses:
         z = self.embed(batch.x)
         self.z = z.detach()
-        clustering = self.weight * self.clustering_loss(z).mean()
+        clustering = self.clustering_loss(z).mean()
         if not self.network_learns:
             return {"clustering": clustering}
-        return {"reconstruction": self.autoencoder.reconstruction_loss(batch.x, z), "clustering": clustering}
+        reconstruction = self.autoencoder.reconstruction_loss(batch.x, z)
+        return {"reconstruction": reconstruction, "clustering": self.weight * clustering}
 
     def after_step(self, batch: Batch) -> None:
         if self.closed_form:
             self.clusters.move_(self.z, self.center_step)
-        member = hard(self.clusters.logits(self.z))
-        self.sums += member.T @ self.z
+        z = self.z.double()
+        member = hard(self.clusters.logits(z))
+        self.sums += member.T @ z
         self.members += member.sum(0)
-        self.squares += self.z.square().sum()
+        self.squares += z.square().sum()
 
     def after_epoch(self, epoch: int, data: Data) -> None:
         """Watch the hard partition: its scatter, the share of the embedding's variance left inside clusters, and
@@ -124,7 +129,10 @@ class KMeansNetModel(ClusterModel):
 class KMeansNet(PrototypeClusterer):
     """k-means as a differentiable layer with soft assignment.
 
-    Shared parameters: see `PrototypeClusterer`. `KMeansNet.paper("mnist")` has the paper's own settings.
+    Shared parameters: see `PrototypeClusterer`. Embeddings, and features under network="identity", are brought to
+    unit length first, as in the paper: directions count. `KMeansNet.paper("mnist")` has the paper's own settings,
+    except that the paper also brings each input to unit length, stops when the loss changes by less than 1e-3
+    (`diffclust.callbacks.StopWhenLossSettles`), and does not say where dropout sits (here: as in the TELL code).
 
     alpha: the scale α of the softmax: how soft the assignment is. The paper's grid is 1e-5 to 5.
     weight: of the clustering loss against the reconstruction loss per value, when joint.
@@ -135,7 +143,7 @@ class KMeansNet(PrototypeClusterer):
         the network merge clusters unless alpha is large.
     noise: share of the input values hidden while the autoencoder is pretrained.
     dropout: before each encoder layer of the dense network.
-    bottleneck: "linear" or "sigmoid" (the paper), of the dense network.
+    bottleneck: "linear" or "sigmoid" (the paper), of the dense and the conv-pool network.
     repair: go back to the best partition when clusters begin to dissolve, and stop. False: go on regardless.
     """
 
@@ -150,6 +158,14 @@ class KMeansNet(PrototypeClusterer):
     bottleneck: str = "linear"
     repair: bool = True
 
+    choices: ClassVar = {"bottleneck": ("linear", "sigmoid")}
+    ranges: ClassVar = {
+        "alpha": (1e-12, math.inf),
+        "weight": (0, math.inf),
+        "center_step": (0, 1),
+        "noise": (0, 1),
+        "dropout": (0, 1),
+    }
     papers: ClassVar[dict[str, dict[str, Any]]] = {
         name: {
             "n_clusters": 10,

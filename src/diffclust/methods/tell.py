@@ -13,6 +13,7 @@ and the network sees the reconstruction alone; in odd ones the centres rest, and
 towards them.
 """
 
+import math
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -91,13 +92,10 @@ class TELLModel(ClusterModel):
         return owner
 
     def after_backward(self) -> None:
-        grad = self.clusters.weight.grad
-        if grad is None:
-            return
         if not self.moving_centers:
-            grad.zero_()
+            self.clusters.weight.grad = None  # so that momentum does not move them either
         elif self.center_update == "optimizer":
-            self.clusters.normalize_gradient_(self.center_step)
+            self.clusters.normalize_gradient_(self.step)
 
     def after_step(self, batch: Batch) -> None:
         if not self.closed_form:
@@ -110,7 +108,8 @@ class TELLModel(ClusterModel):
         dead = self.members == 0
         if self.repair and self.moving_centers and bool(dead.any()):
             self.clusters.revive_(dead, self.sample_embedding(data, 1024))
-            self.report("repaired", "A centre that won no row was moved to a badly served row.")
+            for _ in range(int(dead.sum())):
+                self.report("repaired", "A centre that won no row was moved to a badly served row.")
 
     def clustering_loss(self, z: Tensor) -> Tensor:
         return LAMBDA * self.spread(z, self.clusters.logits(z).argmax(1))
@@ -130,7 +129,8 @@ class TELL(PrototypeClusterer):
         rescaling the gradient (the authors' code); "unnormalized" does not rescale (the paper's ablation).
     init: first centres: "k-means", "k-means++", "random" (the paper), or an array (n_clusters, embedding_dim).
     joint: train network and centres together; False learns the network first and then only the centres.
-    sphere: embeddings and centres have unit length. False clusters in the plain Euclidean space.
+    sphere: embeddings and centres have unit length, so that directions count; False clusters in the plain
+        Euclidean space. "auto": True for a network that learns, False for "identity".
     dropout: before each encoder layer of the dense network.
     repair: move a centre that wins no row in an epoch to a badly served row. False: the literal paper.
     """
@@ -141,10 +141,17 @@ class TELL(PrototypeClusterer):
     center_update: CenterUpdate = "normalized"
     init: str | Any = "k-means"
     joint: bool = True
-    sphere: bool = True
+    sphere: bool | Literal["auto"] = "auto"
     dropout: float = 0.2
     repair: bool = True
 
+    choices: ClassVar = {"center_update": ("normalized", "optimizer", "unnormalized"), "sphere": ("auto", True, False)}
+    ranges: ClassVar = {
+        "weight": (0, math.inf),
+        "center_step": (0, 1),
+        "center_decay": (0, math.inf),
+        "dropout": (0, 1),
+    }
     papers: ClassVar[dict[str, dict[str, Any]]] = {
         name: {
             "n_clusters": 10,
@@ -159,6 +166,7 @@ class TELL(PrototypeClusterer):
             "weight": LAMBDA,
             "center_decay": 0.0,
             "init": "random",
+            "sphere": True,
             "dropout": dropout,
             "repair": False,
         }
@@ -170,10 +178,11 @@ class TELL(PrototypeClusterer):
     }
 
     def build_model(self, autoencoder: Autoencoder, n_samples: int) -> TELLModel:
-        if not self.sphere and self.center_update != "normalized":
+        sphere = self.network != "identity" if self.sphere == "auto" else self.sphere
+        if not sphere and self.center_update != "normalized":
             raise ValueError(f"center_update={self.center_update!r} needs sphere=True.")
         alpha = 1.0 if self.center_update == "normalized" else ALPHA
-        clusters = ClusterLayer(self.n_clusters, autoencoder.embedding_dim, alpha=alpha, sphere=self.sphere)
+        clusters = ClusterLayer(self.n_clusters, autoencoder.embedding_dim, alpha=alpha, sphere=sphere)
         return TELLModel(
             autoencoder,
             clusters,

@@ -85,6 +85,8 @@ class ClusterLayer(nn.Module):
             self.set_centers(kmeans(z, self.n_clusters, n_init=30 if len(z) <= 10_000 else 10).centers)
         elif how == "k-means++":
             self.set_centers(kmeans_plus_plus(z, self.n_clusters))
+        elif how != "random":
+            raise ValueError(f"how={how!r} should be 'k-means', 'k-means++' or 'random'.")
         elif self.sphere:
             self.reset_parameters()
         else:
@@ -137,7 +139,7 @@ class ClusterLayer(nn.Module):
         On the sphere, TELL's normalised-gradient step of constant length (section 2.2.3):
             Ω_j <- normalise(Ω_j + step · m_j / |m_j|),   m_j = Σ_i I_ij z_i.
         In the plane, that share of the way to the members' mean: Ω_j <- Ω_j + step · (m_j / Σ_i I_ij - Ω_j).
-        A centre without members stays.
+        A centre without members stays, and one with less than a whole member takes that share of the step.
         """
         if not self.tied:
             raise ValueError("move_ needs tied weights: with a free bias the centres do not decide the members.")
@@ -145,13 +147,14 @@ class ClusterLayer(nn.Module):
         member = self.assignment(self.logits(z))  # (b, k)
         with torch.autocast(z.device.type, enabled=False):
             pull = member.T @ z
+        mass = member.sum(0)[:, None]
+        step = step * mass.clamp_max(1)
         if self.sphere:
             self.weight.add_(2 * self.alpha * step * F.normalize(pull, dim=1))
             self.project_()
         else:
-            mass = member.sum(0)[:, None]
             mean = pull / mass.clamp_min(torch.finfo(z.dtype).tiny)
-            self.weight.add_(step * (mass > 0) * (2 * self.alpha * mean - self.weight))
+            self.weight.add_(step * (2 * self.alpha * mean - self.weight))
 
     @torch.no_grad()
     def project_(self) -> None:
@@ -159,7 +162,7 @@ class ClusterLayer(nn.Module):
         self.weight.copy_(2 * self.alpha * F.normalize(self.weight, dim=1))
 
     @torch.no_grad()
-    def normalize_gradient_(self, share: float = 0.1) -> None:
+    def normalize_gradient_(self, share: float | Tensor = 0.1) -> None:
         """Give every row of W's gradient the length share · |W_j|: the released TELL code, in which Adadelta
         with rate 1 then moves W. Equal to `move_` as long as 2α · share is far below Adadelta's √eps."""
         if self.weight.grad is not None:

@@ -77,5 +77,7 @@ def kmeans(
     x: Tensor, n_clusters: int, *, n_init: int = 10, max_iter: int = 300, generator: Generator | None = None
 ) -> KMeansResult:
     """Lloyd from `n_init` k-means++ starts; the smallest inertia wins."""
+    if len(x) < n_clusters:
+        raise ValueError(f"{len(x)} rows cannot make n_clusters={n_clusters} clusters.")
     starts = (kmeans_plus_plus(x, n_clusters, generator) for _ in range(n_init))
     return min((lloyd(x, start, max_iter=max_iter) for start in starts), key=lambda result: result.inertia)
