@@ -499,3 +499,19 @@ def test_demo(works, tmp_path):
         assert picture.format == "PNG"
         assert picture.size == (12 * (8 * 6 + 2) + 2, 10 * (8 * 6 + 2) + 2)  # 12 images a row, 10 clusters
     assert diffclust.load(tmp_path / "shown" / "model").cluster_centers_.shape == (10, 10)
+
+
+def test_a_checkpoint_is_resumed_only_when_asked(works, refused, blobs, tmp_path, monkeypatch):
+    from diffclust.engine import checkpoint
+
+    np.save(tmp_path / "x.npy", blobs[0])
+    words = ("fit", "x.npy", "-k", "3", "--epochs", "4", "--set", "pretrain_epochs=2", "--quiet", "--device", "cpu")
+    works(*words, "--out", "whole")
+    refused(*words, "--out", "a", "--resume", says="--resume needs --checkpoint")
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint.CheckpointFolder, "clear", lambda self: None)  # as a kill at the last moment leaves it
+        works(*words, "--out", "a", "--checkpoint", "ckpt")
+    refused(*words, "--out", "b", "--checkpoint", "ckpt", says="add --resume")
+    works(*words, "--out", "b", "--checkpoint", "ckpt", "--resume")
+    assert (tmp_path / "b" / "labels.csv").read_text() == (tmp_path / "whole" / "labels.csv").read_text()
+    assert not list((tmp_path / "ckpt").iterdir())
