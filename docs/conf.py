@@ -19,7 +19,6 @@ project = "diffclust"
 copyright = "the diffclust developers"
 release = version = __version__
 extensions = ["myst_parser"]
-myst_enable_extensions = ["dollarmath"]
 exclude_patterns = ["_build", "results.head.md"]
 html_theme = "furo"
 html_title = "diffclust"

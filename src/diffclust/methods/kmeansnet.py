@@ -61,10 +61,23 @@ class KMeansNetModel(ClusterModel):
 
     def before_training(self, data: Data) -> None:
         self.place_centers(data, self.start)
+        self.forget()
+        self.count(self.sample_embedding(data))
+        self.watch()
 
     def before_epoch(self, epoch: int, data: Data) -> None:
+        self.forget()
+
+    def forget(self) -> None:
         for total in (self.sums, self.members, self.squares):
             total.zero_()
+
+    def count(self, z: Tensor) -> None:
+        z = z.double()
+        member = hard(self.clusters.logits(z))
+        self.sums += member.T @ z
+        self.members += member.sum(0)
+        self.squares += z.square().sum()
 
     def loss(self, batch: Batch) -> Losses:
         z = self.embed(batch.x)
@@ -78,18 +91,24 @@ class KMeansNetModel(ClusterModel):
     def after_step(self, batch: Batch) -> None:
         if self.closed_form:
             self.clusters.move_(self.z, self.center_step)
-        z = self.z.double()
-        member = hard(self.clusters.logits(z))
-        self.sums += member.T @ z
-        self.members += member.sum(0)
-        self.squares += z.square().sum()
+        self.count(self.z)
 
     def after_epoch(self, epoch: int, data: Data) -> None:
-        """Watch the hard partition: its scatter, the share of the embedding's variance left inside clusters, and
-        its effective number of clusters, exp of the entropy of their sizes. Soft assignments dissolve clusters
-        in two ways: centres drift together and scatter climbs, or clusters merge and the number falls."""
-        if not self.repair:
-            return
+        if self.repair and (trouble := self.watch()):
+            self.load_state_dict(self.best_state)
+            self.finished = True
+            self.report(
+                "collapse",
+                f"Clusters began to dissolve in epoch {epoch} ({trouble}): went back to the best partition and "
+                f"stopped. A larger alpha than {self.clusters.alpha:g} keeps them apart.",
+            )
+
+    @torch.no_grad()
+    def watch(self) -> str:
+        """Look at the hard partition: its scatter, the share of the embedding's variance left inside clusters, and
+        its effective number of clusters, exp of the entropy of their sizes. Soft assignments dissolve clusters in two
+        ways: centres drift together and scatter climbs, or clusters merge and the number falls. Says so if they do,
+        and keeps the best state otherwise; the first look, before training, is the mark."""
         within = self.squares - (self.sums.square().sum(1) / self.members.clamp_min(1)).sum()
         total = self.squares - self.sums.sum(0).square().sum() / self.members.sum()
         scatter = (within / total.clamp_min(1e-12)).item()
@@ -98,16 +117,11 @@ class KMeansNetModel(ClusterModel):
         if scatter <= self.best_scatter and count >= 0.95 * self.first_count:
             self.best_scatter = scatter
             self.best_state = {name: value.clone() for name, value in self.state_dict().items()}
-        elif scatter > 1.25 * self.best_scatter + 0.02 or count < 0.8 * self.first_count:
-            self.load_state_dict(self.best_state)
-            self.finished = True
-            self.report(
-                "collapse",
-                f"Clusters began to dissolve in epoch {epoch} (variance left inside: {self.best_scatter:.3f} at "
-                f"best, {scatter:.3f} now; effective clusters: {self.first_count:.1f} at first, {count:.1f} now): "
-                f"went back to the best partition and stopped. A larger alpha than {self.clusters.alpha:g} keeps "
-                f"them apart.",
-            )
+        elif scatter > 1.15 * self.best_scatter + 0.01:
+            return f"variance left inside rose from {self.best_scatter:.3f} to {scatter:.3f} of the whole"
+        elif count < 0.8 * self.first_count:
+            return f"effective clusters fell from {self.first_count:.1f} to {count:.1f}"
+        return ""
 
     def after_training(self, data: Data) -> None:
         self.best_state = {}
