@@ -129,7 +129,7 @@ class Ledger:
         self.interrupted = False
 
     def finished_runs(self) -> list[Any]:
-        return self.state["runs"]
+        return list(self.state["runs"])  # a copy: the list grows while the rest is run
 
     def finished(self, phase: str) -> dict[str, Any] | None:
         """What a phase left behind that this restart has behind it."""
@@ -155,9 +155,11 @@ class Ledger:
             self.state["phases"][phase] = copy.deepcopy(outcome)  # as it is now: training goes on with the tensors
 
     def finish_run(self, run: Any) -> None:
+        if self.folder is None:
+            return
         self.state["runs"].append(run)
         self.state["phases"] = {}
-        if self.folder is not None and not self.interrupted:
+        if not self.interrupted:
             self.folder.write(self.state)
 
     def close(self) -> None:
