@@ -1,11 +1,15 @@
 """Functions of a `Progress`, called after each epoch: they watch, and may stop a phase."""
 
+import inspect
 from typing import Any, Self
 
 import torch
 
 from .engine.loop import Callback, Progress
 from .engine.model import ClusterModel
+
+SIDE_BY_SIDE = 8  # restarts at most: more would wait for memory
+PARALLEL = ("cuda",)  # kinds of device where that is faster than one after the other
 
 
 class StopWhenLabelsSettle:
@@ -65,8 +69,8 @@ class ProgressBar:
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-        self.n_runs, self.run = n_runs, 0
-        self.tasks: dict[str, Any] = {}
+        self.n_runs = n_runs
+        self.tasks: dict[tuple[int, str], Any] = {}
         self.bar = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
@@ -77,17 +81,13 @@ class ProgressBar:
         )
         self.bar.start()
 
-    def next_run(self) -> None:
-        self.run += 1
-        self.tasks = {}
-
     def __call__(self, progress: Progress) -> None:
-        name = progress.phase
-        if name not in self.tasks:
-            which = f" {self.run}/{self.n_runs}" if self.n_runs > 1 else ""
-            self.tasks[name] = self.bar.add_task(name + which, total=progress.epochs, losses="")
+        line = progress.restart, progress.phase
+        if line not in self.tasks:
+            which = f" {progress.restart + 1}/{self.n_runs}" if self.n_runs > 1 else ""
+            self.tasks[line] = self.bar.add_task(progress.phase + which, total=progress.epochs, losses="")
         losses = "  ".join(f"{key} {value:.4g}" for key, value in progress.losses.items())
-        self.bar.update(self.tasks[name], completed=progress.epoch + 1, losses=losses)
+        self.bar.update(self.tasks[line], completed=progress.epoch + 1, losses=losses)
 
     def stop(self) -> None:
         self.bar.stop()
@@ -105,15 +105,16 @@ class Watchers:
         self.context.call_on_fit_task_begin(estimator=self.estimator)
         return self
 
-    def next_run(self) -> list[Callback]:
-        """The callbacks of one restart."""
+    def callbacks(self) -> list[Callback]:
         callbacks = list(self.estimator.callbacks)
         if hasattr(self.estimator, "_skl_callbacks"):
             callbacks.append(self.tell_sklearn)
-        if self.bar:
-            self.bar.next_run()
-            callbacks.append(self.bar)
-        return callbacks
+        return [*callbacks, self.bar] if self.bar else callbacks
+
+    def width(self, device: torch.device) -> int:
+        """How many restarts run side by side: on a GPU, unless someone watches who could mistake one for another."""
+        discreet = all(inspect.isroutine(c) or hasattr(c, "state_dict") for c in self.estimator.callbacks)
+        return SIDE_BY_SIDE if discreet and device.type in PARALLEL else 1
 
     def tell_sklearn(self, progress: Progress) -> None:
         task = self.context.subcontext(task_name=progress.phase)

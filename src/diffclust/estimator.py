@@ -1,13 +1,12 @@
 """The scikit-learn face: what every method shares, written once."""
 
 import functools
-import itertools
 import math
 import numbers
 import os
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Self
 
@@ -23,11 +22,13 @@ from torch.optim import Optimizer
 
 from . import networks
 from .callbacks import Watchers
-from .engine.checkpoint import CheckpointFolder, Ledger
+from .engine.capture import Steps
+from .engine.checkpoint import CheckpointFolder, Ledger, Page, random_states, set_random_states
 from .engine.data import Data, TensorRows
-from .engine.loop import Callback, Record, train
+from .engine.lanes import Lane, side_by_side
+from .engine.loop import Callback, Record, Stage, Training, training
 from .engine.model import ClusterModel, Pretraining, Report, Trainable
-from .engine.runtime import choose_device, choose_precision, restart_seeds, seeded
+from .engine.runtime import Randomness, choose_device, choose_precision, restart_seeds, seeded
 from .inputs import Given, read
 from .nn.augment import jitter
 from .nn.autoencoders import Autoencoder, Identity
@@ -151,12 +152,15 @@ class PrototypeClusterer(
             self.build_model(self.build_autoencoder(data), len(data))
         plan = self._epochs(self.pretrain_epochs, data, 0) + self._epochs(self.epochs, data, 1)
         ledger = self._ledger(data)
-        runs = []
+        runs: list[Run] = []
         with Watchers(self, epochs=plan) as watchers:
-            for seed, finished in itertools.zip_longest(ledger.seeds, ledger.finished_runs()):
-                with seeded(seed, device):
-                    callbacks = watchers.next_run()
-                    runs.append(self._revive(data, finished) if finished else self._run(data, seed, callbacks, ledger))
+            width = watchers.width(device)
+            for first in range(0, self.n_init, width):
+                lanes = [
+                    Lane(self._run(data, restart, watchers.callbacks(), ledger), Randomness(seed, device))
+                    for restart, seed in list(enumerate(ledger.seeds))[first : first + width]
+                ]
+                runs += side_by_side(lanes, Steps(device, expected=plan * data.steps), ledger)
                 if ledger.interrupted:
                     break
         ledger.close()
@@ -164,12 +168,17 @@ class PrototypeClusterer(
         self._warn(stacklevel=3)  # the caller of fit, past scikit-learn's wrapper
         return self
 
-    def _run(self, data: Data, seed: int, callbacks: Sequence[Callback], ledger: Ledger) -> Run:
+    def _run(
+        self, data: Data, restart: int, callbacks: Sequence[Callback], ledger: Ledger
+    ) -> Generator[Stage, None, Run]:
         """One restart: pretrain, place the centres, train."""
-        precision = choose_precision(self.precision)
-        go = functools.partial(train, precision=precision, callbacks=callbacks, ledger=ledger)
+        page, seed = ledger.pages[restart], ledger.seeds[restart]
         model = self.build_model(self.build_autoencoder(data), len(data)).to(data.device)
-        history, reports = self._pretrain(model, data, go, ledger)
+        if page.run is not None:
+            return Run.restore(model, page.run)
+        precision = choose_precision(self.precision)
+        go = functools.partial(training, precision=precision, callbacks=callbacks, page=page, restart=restart)
+        history, reports = yield from self._pretrain(model, data, go, page)
         epochs = 0 if ledger.interrupted else self._epochs(self.epochs, data, 1)
         learner, rows = model, data
         if not self.is_joint() and model.network_learns:
@@ -177,30 +186,29 @@ class PrototypeClusterer(
             embedded = TensorRows(data.map(model.eval().embed))
             learner = self.build_model(Identity(embedded.row_shape), len(data)).to(data.device)
             rows = Data(embedded, data.device, data.batch_size)
-        history += go(learner, rows, self.build_optimizer(learner), epochs=epochs, phase="clustering")
+        history += yield from go(learner, rows, self.build_optimizer(learner), epochs=epochs, phase="clustering")
         model.clusters = learner.clusters
         run = Run.evaluate(model.eval(), data, seed=seed, history=history, reports=reports + learner.reports)
-        ledger.finish_run(run.state())
+        page.finish_run(run.state())
         return run
 
     def _pretrain(
-        self, model: ClusterModel, data: Data, go: Callable[..., list[Record]], ledger: Ledger
-    ) -> tuple[list[Record], list[Report]]:
+        self, model: ClusterModel, data: Data, go: Callable[..., Training], page: Page
+    ) -> Generator[Stage, None, tuple[list[Record], list[Report]]]:
         """Train the autoencoder alone, or take it from the checkpoint where that is behind us."""
         epochs = self._epochs(self.pretrain_epochs, data, 0) if model.network_learns else 0
-        kept = ledger.finished("pretraining")
+        kept = page.finished("pretraining")
         if kept is not None:
             model.load_state_dict(kept["model"])
+            set_random_states(kept["random"], data.device)
             return list(kept["history"]), [Report(*report) for report in kept["reports"]]
         if epochs == 0:
             return [], []
         first = self.pretraining(model)
-        history = go(first, data, self.build_optimizer(first), epochs=epochs, phase="pretraining")
-        ledger.finish_phase("pretraining", {"history": history, "reports": first.reports, "model": model.state_dict()})
+        history = yield from go(first, data, self.build_optimizer(first), epochs=epochs, phase="pretraining")
+        outcome = {"history": history, "reports": first.reports, "model": model.state_dict()}
+        page.finish_phase("pretraining", {**outcome, "random": random_states(data.device)})
         return list(history), first.reports
-
-    def _revive(self, data: Data, state: dict[str, Any]) -> Run:
-        return Run.restore(self.build_model(self.build_autoencoder(data), len(data)).to(data.device), state)
 
     def _ledger(self, data: Data) -> Ledger:
         """Where the fit stands: at its beginning, or where the checkpoint says."""

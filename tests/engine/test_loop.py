@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from diffclust.engine.data import ArrayRows, Batch, Data, TensorRows
-from diffclust.engine.loop import train
+from diffclust.engine.lanes import train
 from diffclust.engine.model import Trainable
 from diffclust.engine.runtime import choose_device, restart_seeds, seeded
 

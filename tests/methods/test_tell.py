@@ -9,7 +9,7 @@ from sklearn.metrics import adjusted_rand_score
 
 from diffclust import TELL
 from diffclust.engine.data import Batch, Data, TensorRows
-from diffclust.engine.loop import train
+from diffclust.engine.lanes import train
 from diffclust.methods.tell import ALPHA, LAMBDA
 from diffclust.nn import DenseAutoencoder, Identity, lloyd
 

@@ -107,15 +107,28 @@ class CheckpointFolder:
             path.unlink()
 
 
-class Ledger:
-    """What a fit has done so far: finished restarts, the phases of the present one, and where the present phase is.
+def snapshot(state: Any) -> Any:
+    """The state as it is now, on the CPU: training goes on with the tensors."""
+    if isinstance(state, Tensor):
+        return state.detach().cpu().clone()
+    if isinstance(state, dict):
+        return {key: snapshot(value) for key, value in state.items()}
+    if isinstance(state, (list, tuple)):
+        return type(state)(map(snapshot, state)) if type(state) in (list, tuple) else tuple(map(snapshot, state))
+    return state
 
-    The loop asks it where to begin and tells it after every epoch; without a folder it only listens.
-    """
+
+class Ledger:
+    """What a fit has done so far, a page for each restart. Without a folder nothing is kept."""
 
     def __init__(self, folder: CheckpointFolder | None, every: int, identity: dict[str, Any], seeds: list[int]) -> None:
         self.folder, self.every = folder, every
-        self.state: dict[str, Any] = {"identity": identity, "seeds": seeds, "runs": [], "phases": {}, "present": None}
+        blank: dict[str, Any] = {"run": None, "phases": {}, "present": None}
+        self.state: dict[str, Any] = {
+            "identity": identity,
+            "seeds": seeds,
+            "pages": [copy.deepcopy(blank) for _ in seeds],
+        }
         kept = folder.read() if folder else None
         if kept is not None:
             different = [name for name in identity if kept["identity"].get(name) != identity[name]]
@@ -126,46 +139,58 @@ class Ledger:
                 )
             self.state = kept
         self.seeds: list[int] = self.state["seeds"]
+        self.pages = [Page(self, entries) for entries in self.state["pages"]]
         self.interrupted = False
+        self.news = False
 
-    def finished_runs(self) -> list[Any]:
-        return list(self.state["runs"])  # a copy: the list grows while the rest is run
-
-    def finished(self, phase: str) -> dict[str, Any] | None:
-        """What a phase left behind that this restart has behind it."""
-        return self.state["phases"].get(phase)
-
-    def resume(self, phase: str) -> dict[str, Any] | None:
-        """Where this phase was left, once."""
-        present = self.state["present"]
-        if present is None or present["phase"] != phase:
-            return None
-        self.state["present"] = None
-        return present["state"]
-
-    def due(self, epoch: int) -> bool:
-        return self.folder is not None and epoch % self.every == self.every - 1
-
-    def write(self, phase: str, state: dict[str, Any]) -> None:
-        if self.folder is not None:
-            self.folder.write({**self.state, "present": {"phase": phase, "state": state}})
-
-    def finish_phase(self, phase: str, outcome: dict[str, Any]) -> None:
-        if self.folder is not None:
-            self.state["phases"][phase] = copy.deepcopy(outcome)  # as it is now: training goes on with the tensors
-
-    def finish_run(self, run: Any) -> None:
-        if self.folder is None:
-            return
-        self.state["runs"].append(run)
-        self.state["phases"] = {}
-        if not self.interrupted:
+    def commit(self) -> None:
+        """Write what the pages have to say; after an interruption the last word before it stands."""
+        if self.folder is not None and self.news and not self.interrupted:
             self.folder.write(self.state)
+        self.news = False
 
     def close(self) -> None:
         """Nothing is left to go on with, unless the user broke off."""
         if self.folder is not None and not self.interrupted:
             self.folder.clear()
+
+
+class Page:
+    """One restart in the ledger: its result once it has one, the phases behind it, and where the present one is.
+    The loop asks it where to begin and tells it after every epoch."""
+
+    def __init__(self, ledger: Ledger, entries: dict[str, Any]) -> None:
+        self.ledger, self.entries = ledger, entries
+
+    @property
+    def run(self) -> Any | None:
+        return self.entries["run"]
+
+    def finished(self, phase: str) -> dict[str, Any] | None:
+        """What a phase left behind that this restart has behind it."""
+        return self.entries["phases"].get(phase)
+
+    def resume(self, phase: str) -> dict[str, Any] | None:
+        """Where this phase was left."""
+        present = self.entries["present"]
+        return present["state"] if present is not None and present["phase"] == phase else None
+
+    def due(self, epoch: int) -> bool:
+        return self.ledger.folder is not None and epoch % self.ledger.every == self.ledger.every - 1
+
+    def note(self, **news: Any) -> None:
+        if self.ledger.folder is not None:
+            self.entries.update(snapshot(news))
+            self.ledger.news = True
+
+    def reached(self, phase: str, state: dict[str, Any]) -> None:
+        self.note(present={"phase": phase, "state": state})
+
+    def finish_phase(self, phase: str, outcome: dict[str, Any]) -> None:
+        self.note(phases={**self.entries["phases"], phase: outcome}, present=None)
+
+    def finish_run(self, run: Any) -> None:
+        self.note(run=run, phases={}, present=None)
 
 
 def random_states(device: torch.device) -> dict[str, Tensor]:

@@ -27,6 +27,7 @@ class Rows(ABC, Sized):
 
     row_shape: tuple[int, ...]
     divisor: float = 1.0
+    resident = False  # whether `take` works on the device alone, without the host
 
     @abstractmethod
     def take(self, index: Tensor) -> Tensor: ...
@@ -37,6 +38,8 @@ class Rows(ABC, Sized):
 
 class TensorRows(Rows):
     """In memory; moves to the device whole, in the type it has (images may stay uint8)."""
+
+    resident = True
 
     def __init__(self, x: Tensor, divisor: float = 1.0) -> None:
         self.x, self.divisor, self.row_shape = x, divisor, tuple(x.shape[1:])
@@ -167,11 +170,11 @@ class Data:
 
     def shuffled(self) -> Iterator[Batch]:
         """One epoch."""
-        order = torch.randperm(len(self), device=self.device)
+        feed = Feed(self)
+        feed.begin()
         for step in range(self.steps):
-            index = order[step * self.batch_size : (step + 1) * self.batch_size]
-            clean = self.take(index)
-            yield Batch(self.augment(clean) if self.augment else clean, clean, index)
+            feed.bring(step)
+            yield feed.batch()
 
     def draw(self, size: int) -> Tensor:
         """The positions of at most `size` rows, drawn without repetition, in order."""
@@ -214,3 +217,32 @@ class Data:
         mean = total / len(self)
         variance = (squares / len(self) - mean.square()).clamp_min(0)
         return Summary(low, high, mean.float(), variance.mean().sqrt().item())
+
+
+class Feed:
+    """The batches of one epoch after another, in tensors that stay where they are, so that a captured step finds
+    the next batch by itself."""
+
+    def __init__(self, data: Data) -> None:
+        self.data = data
+        self.order = torch.empty(data.steps, data.batch_size, dtype=torch.long, device=data.device)
+        self.cursor = torch.zeros(1, dtype=torch.long, device=data.device)
+        self.brought: Tensor | None = None
+
+    def begin(self) -> None:
+        order = torch.randperm(len(self.data), device=self.data.device)
+        self.order.copy_(order[: self.order.numel()].view_as(self.order))
+        self.cursor.zero_()
+
+    def bring(self, step: int) -> None:
+        """Fetch the rows of this step from the host, where they do not live on the device."""
+        if self.data.rows.resident:
+            return
+        rows = self.data.take(self.order[step])
+        self.brought = rows if self.brought is None else self.brought.copy_(rows)
+
+    def batch(self) -> Batch:
+        index = self.order.index_select(0, self.cursor)[0]
+        self.cursor += 1
+        clean = self.data.take(index) if self.brought is None else self.brought
+        return Batch(self.data.augment(clean) if self.data.augment else clean, clean, index)

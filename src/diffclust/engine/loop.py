@@ -3,20 +3,22 @@
 import copy
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.optim import Optimizer
 
-from .checkpoint import Ledger, random_states, set_random_states
-from .data import Data
+from .checkpoint import Page, random_states, set_random_states
+from .data import Data, Feed
 from .model import Trainable
 from .runtime import autocast
 
 Record = dict[str, Any]  # {"phase": ..., "epoch": ..., then one number a loss term}
+Variant = tuple[int, Hashable, tuple[float, ...]]  # of a step: which stage's, its regime, its learning rates
 
 
 @dataclass
@@ -29,6 +31,7 @@ class Progress:
     losses: dict[str, float]
     model: Trainable
     data: Data
+    restart: int = 0
     stop: bool = field(default=False)
 
 
@@ -96,23 +99,85 @@ def settle_batch_norm(model: Trainable, data: Data, most: int = 50) -> None:
         norm.eval()
 
 
-@dataclass
+@dataclass(eq=False)
 class Stage:
-    """One phase of a run in the loop's hands: all that a checkpoint must hold, and how to put it back."""
+    """One phase of a run in the loop's hands: its step, all that a checkpoint must hold, and how to put it back."""
 
     phase: str
     model: Trainable
     data: Data
     optimizer: Optimizer | None
-    callbacks: Sequence[Callback]
+    callbacks: Sequence[Callback] = ()
+    precision: str = "float32"
     history: list[Record] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.feed = Feed(self.data)
+        self.totals: dict[Hashable, dict[str, Tensor]] = {}  # a regime's sums of its loss terms over an epoch
+        self.kept: list[Any] = [None] * len(self.callbacks)
+        self._keep_counts_on_the_device()
+
+    def _keep_counts_on_the_device(self) -> None:
+        """An optimiser that counts its steps on the host could not be recorded."""
+        if self.optimizer is not None and self.data.device.type == "cuda":
+            for group in self.optimizer.param_groups:
+                if "capturable" in group:
+                    group["capturable"] = True
+
+    # ---- an epoch
+
+    @property
+    def variant(self) -> Variant:
+        """Steps of the same one do the same work."""
+        rates = tuple(float(group["lr"]) for group in self.optimizer.param_groups) if self.optimizer else ()
+        return id(self), self.model.regime, rates
+
+    def begin(self) -> None:
+        self.feed.begin()
+        for total in self.totals.get(self.model.regime, {}).values():
+            total.zero_()
+
+    def step(self) -> None:
+        batch = self.feed.batch()
+        with autocast(self.data.device, self.precision):
+            losses = self.model.loss(batch)
+            objective = torch.stack(list(losses.values())).sum()
+        if self.optimizer is not None:
+            self.optimizer.zero_grad(set_to_none=True)
+            objective.backward()
+            self.model.after_backward()
+            self.optimizer.step()
+        self.model.after_step(batch)
+        totals = self.totals.setdefault(self.model.regime, {})
+        for name, value in losses.items():
+            if name not in totals:
+                totals[name] = torch.zeros((), device=value.device)
+            totals[name] += value.detach()
+
+    def means(self) -> dict[str, float]:
+        """Of each loss term over the epoch, read from the device at once."""
+        totals = self.totals[self.model.regime]
+        return dict(zip(totals, (torch.stack(list(totals.values())) / self.data.steps).tolist(), strict=True))
+
+    def tell(self, progress: Progress) -> bool:
+        """Ask the callbacks, which other restarts may ask in between, whether to stop."""
+        for i, callback in enumerate(self.callbacks):
+            swaps = hasattr(callback, "state_dict")
+            if swaps and self.kept[i] is not None:
+                callback.load_state_dict(self.kept[i])  # type: ignore[attr-defined]
+            callback(progress)
+            if swaps:
+                self.kept[i] = callback.state_dict()  # type: ignore[attr-defined]
+        return progress.stop
+
+    # ---- a checkpoint
 
     def state(self, failures: int) -> dict[str, Any]:
         return {
             "model": self.model.state_dict(),
             "memory": self.model.memory(),
             "optimizer": self.optimizer.state_dict() if self.optimizer else None,
-            "callbacks": [c.state_dict() if hasattr(c, "state_dict") else None for c in self.callbacks],
+            "callbacks": self.kept,
             "history": self.history,
             "failures": failures,
             "random": random_states(self.data.device),
@@ -123,50 +188,38 @@ class Stage:
         self.model.recall(state["memory"])
         if self.optimizer:
             self.optimizer.load_state_dict(state["optimizer"])
+            self._keep_counts_on_the_device()
             # files hold plain tensors, and the fused optimisers read moments in the order of the weights
             for weight, moments in self.optimizer.state.items():
                 for name, value in moments.items():
-                    if isinstance(value, torch.Tensor) and value.shape == weight.shape:
+                    if isinstance(value, Tensor) and value.shape == weight.shape:
                         moments[name] = torch.empty_like(weight).copy_(value)
-        for callback, kept in zip(self.callbacks, state["callbacks"], strict=False):
-            if kept is not None and hasattr(callback, "load_state_dict"):
-                callback.load_state_dict(kept)
-        self.history = state["history"]
+        self.kept = (list(state["callbacks"]) + [None] * len(self.callbacks))[: len(self.callbacks)]
+        self.history = list(state["history"])
         set_random_states(state["random"], self.data.device)
 
-    def epoch(self, precision: str) -> dict[str, float]:
-        """One pass over the batches; the mean of each loss term, read from the device once."""
-        totals: dict[str, torch.Tensor] = {}
-        for batch in self.data.shuffled():
-            with autocast(self.data.device, precision):
-                losses = self.model.loss(batch)
-                objective = torch.stack(list(losses.values())).sum()
-            if self.optimizer is not None:
-                self.optimizer.zero_grad(set_to_none=True)
-                objective.backward()
-                self.model.after_backward()
-                self.optimizer.step()
-            self.model.after_step(batch)
-            for name, value in losses.items():
-                totals[name] = totals.get(name, 0) + value.detach()
-        return dict(zip(totals, (torch.stack(list(totals.values())) / self.data.steps).tolist(), strict=True))
+
+Training = Generator[Stage, None, list[Record]]
 
 
-def train(
+def training(
     model: Trainable,
     data: Data,
     optimizer: Optimizer | None,
     *,
     epochs: int,
     phase: str,
-    ledger: Ledger | None = None,
+    page: Page | None = None,
     precision: str = "float32",
     callbacks: Sequence[Callback] = (),
-) -> list[Record]:
+    restart: int = 0,
+) -> Training:
     """Minimise the sum of the model's losses; one record an epoch. Without an optimiser only the model's own
-    closed-form updates act. Where the ledger knows an earlier state of this phase, go on from there."""
-    stage = Stage(phase, model, data, optimizer, callbacks)
-    kept = ledger.resume(phase) if ledger else None
+    closed-form updates act. Where the page knows an earlier state of this phase, go on from there.
+
+    A coroutine: it yields its stage whenever that has an epoch to run, and goes on when it has been run."""
+    stage = Stage(phase, model, data, optimizer, callbacks, precision)
+    kept = page.resume(phase) if page else None
     model.train()
     if kept is None:
         model.before_training(data)
@@ -178,7 +231,8 @@ def train(
         for epoch in range(len(history), 0 if model.finished else epochs):
             model.train()
             model.before_epoch(epoch, data)
-            means = stage.epoch(precision)
+            yield stage
+            means = stage.means()
             history.append({"phase": phase, "epoch": epoch, **means})
             if not all(map(math.isfinite, means.values())):
                 last_good.restore(phase, epoch)
@@ -186,20 +240,18 @@ def train(
                     break
                 continue
             model.after_epoch(epoch, data)
-            progress = Progress(phase, epoch, epochs, means, model, data)
-            for callback in callbacks:
-                callback(progress)
-            if progress.stop or model.finished:
+            stop = stage.tell(Progress(phase, epoch, epochs, means, model, data, restart))
+            if stop or model.finished:
                 break
-            due = ledger is not None and ledger.due(epoch)
+            due = page is not None and page.due(epoch)
             if due or epoch % INTERVAL == INTERVAL - 1:
                 last_good.keep()
-            if ledger is not None and due:
-                ledger.write(phase, stage.state(last_good.failures))
+            if page is not None and due:
+                page.reached(phase, stage.state(last_good.failures))
     except KeyboardInterrupt:
-        if ledger is None:
+        if page is None:
             raise
-        ledger.interrupted = True
+        page.ledger.interrupted = True
         model.report("interrupted", f"Stopped by the user in epoch {len(history)} of {epochs} of {phase}.")
     if not last_good.is_finite():
         last_good.restore(phase, len(history))

@@ -1,6 +1,7 @@
 """What a method must say: its loss, its assignment, and what it does at which moment."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Hashable
 from typing import Any, NamedTuple, Self
 
 import torch
@@ -22,12 +23,14 @@ class Report(NamedTuple):
 
 class Trainable(nn.Module, ABC):
     """A loss and the hooks around a step. Nothing in `loss`, `after_backward` and `after_step` may wait for
-    the device or branch on a tensor's value; the other hooks run once an epoch and may."""
+    the device, branch on a tensor's value or read a number that changes, but for `regime`: on a GPU the step is
+    recorded once a regime and then replayed. The other hooks run once an epoch and may."""
 
     def __init__(self) -> None:
         super().__init__()
         self.reports: list[Report] = []
         self.finished = False  # a method that cannot go on says so, and the loop ends the phase
+        self.regime: Hashable = None  # of the step: whatever it depends on beside tensors; set in `before_epoch`
 
     def report(self, kind: str, message: str) -> None:
         self.reports.append(Report(kind, message))

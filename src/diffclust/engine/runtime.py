@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 from sklearn.utils import check_random_state
+from torch import Tensor
 
 PRECISIONS = ("auto", "float32", "bf16")
 
@@ -44,19 +45,45 @@ def restart_seeds(random_state: int | np.random.RandomState | None, n: int) -> l
     return [int(draw.randint(2**31 - 1)) for _ in range(n)]
 
 
-@contextlib.contextmanager
-def seeded(seed: int, device: torch.device) -> Iterator[None]:
+class Randomness:
+    """Random numbers of one's own: torch's default generators of the CPU and of `device` give them while they are
+    borrowed, and go on afterwards as if nothing had been drawn."""
+
+    def __init__(self, seed: int, device: torch.device) -> None:
+        if device.type == "cuda":
+            torch.cuda.init()
+        self.device = device
+        self.cpu = torch.Generator().manual_seed(seed).get_state()
+        self.cuda = torch.Generator(device).manual_seed(seed) if device.type == "cuda" else None
+
+    @contextlib.contextmanager
+    def borrowed(self) -> Iterator[None]:
+        outer = torch.get_rng_state()
+        torch.set_rng_state(self.cpu)
+        if self.cuda is None:
+            try:
+                yield
+            finally:
+                self.cpu = torch.get_rng_state()
+                torch.set_rng_state(outer)
+            return
+        index = torch.cuda.current_device() if self.device.index is None else self.device.index
+        default = torch.cuda.default_generators[index]
+        outer_cuda = default.graphsafe_get_state()
+        default.graphsafe_set_state(self.cuda)  # by reference: a captured graph knows its generator again
+        try:
+            yield
+        finally:
+            default.graphsafe_set_state(outer_cuda)
+            self.cpu = torch.get_rng_state()
+            torch.set_rng_state(outer)
+
+    def renew(self, state: Tensor) -> None:
+        """Another CUDA generator in this state: a capture that failed leaves the old one unusable."""
+        self.cuda = torch.Generator(self.device)
+        self.cuda.set_state(state)
+
+
+def seeded(seed: int, device: torch.device) -> contextlib.AbstractContextManager[None]:
     """Torch's generators of the CPU and of `device`, seeded inside and given back as they were."""
-    generators = [torch.default_generator]
-    if device.type == "cuda":
-        torch.cuda.init()
-        index = torch.cuda.current_device() if device.index is None else device.index
-        generators.append(torch.cuda.default_generators[index])
-    states = [generator.get_state() for generator in generators]
-    try:
-        for generator in generators:
-            generator.manual_seed(seed)
-        yield
-    finally:
-        for generator, state in zip(generators, states, strict=True):
-            generator.set_state(state)
+    return Randomness(seed, device).borrowed()

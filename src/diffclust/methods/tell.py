@@ -61,7 +61,7 @@ class TELLModel(ClusterModel):
         self.place_centers(data, self.start)
 
     def before_epoch(self, epoch: int, data: Data) -> None:
-        self.moving_centers = epoch % 2 == 0 or not self.network_learns
+        self.moving_centers = self.regime = epoch % 2 == 0 or not self.network_learns
         turn = epoch // 2 if self.network_learns else epoch
         self.step.fill_(self.center_step / (1 + self.center_decay * turn))
         self.members.zero_()
