@@ -1,3 +1,5 @@
+import os
+
 import pytest
 import torch
 from sklearn.datasets import load_digits, make_blobs
@@ -6,9 +8,18 @@ import diffclust
 from diffclust.methods import METHODS
 
 torch.set_num_threads(1)
+if not torch.cuda.is_available():
+    os.environ["TRITON_INTERPRET"] = "1"  # kernels run on the CPU then, slowly; read when Triton is first imported
 
 ESTIMATORS = [method.estimator for method in METHODS]
 QUICK = {"pretrain_epochs": 3, "epochs": 4, "random_state": 0, "device": "cpu"}
+
+
+def pytest_collection_modifyitems(items):
+    if not torch.cuda.is_available():
+        for item in items:
+            if item.get_closest_marker("gpu"):
+                item.add_marker(pytest.mark.skip(reason="needs a CUDA device"))
 
 
 @pytest.fixture(autouse=True)

@@ -28,6 +28,7 @@ from .engine.data import Data, TensorRows
 from .engine.lanes import Lane, side_by_side
 from .engine.loop import Callback, Record, Stage, Training, training
 from .engine.model import ClusterModel, Pretraining, Report, Trainable
+from .engine.optimizers import OPTIMIZERS
 from .engine.runtime import Randomness, choose_device, choose_precision, restart_seeds, seeded
 from .inputs import Given, read
 from .nn.augment import jitter
@@ -37,14 +38,6 @@ from .selection import RULES, Run
 
 hyperparameters = dataclass(kw_only=True, eq=False, repr=False)
 
-OPTIMIZERS: dict[str, tuple[type[Optimizer], float]] = {  # with the rate each is usually run at
-    "adadelta": (torch.optim.Adadelta, 1.0),
-    "adagrad": (torch.optim.Adagrad, 1e-2),
-    "adam": (torch.optim.Adam, 1e-3),
-    "adamw": (torch.optim.AdamW, 1e-3),
-    "rmsprop": (torch.optim.RMSprop, 1e-3),
-    "sgd": (torch.optim.SGD, 1e-1),
-}
 STARTS = ("k-means", "k-means++", "random")
 
 

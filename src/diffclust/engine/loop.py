@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.optim import Optimizer
 
+from ..nn.fused import allowed
 from .checkpoint import Page, random_states, set_random_states
 from .data import Data, Feed
 from .model import Trainable
@@ -39,6 +40,7 @@ Callback = Callable[[Progress], None]
 
 PATIENCE = 3  # how often a run may fall back before it stays where it is
 INTERVAL = 10  # epochs between the states a run can fall back to
+LONG = 20_000  # steps: from here on the fused kernels win back the time it takes to compile them
 
 
 class LastGood:
@@ -109,6 +111,7 @@ class Stage:
     optimizer: Optimizer | None
     callbacks: Sequence[Callback] = ()
     precision: str = "float32"
+    long: bool = False  # whether it is worth compiling kernels for
     history: list[Record] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -139,7 +142,7 @@ class Stage:
 
     def step(self) -> None:
         batch = self.feed.batch()
-        with autocast(self.data.device, self.precision):
+        with autocast(self.data.device, self.precision), allowed(self.long):
             losses = self.model.loss(batch)
             objective = torch.stack(list(losses.values())).sum()
         if self.optimizer is not None:
@@ -218,7 +221,7 @@ def training(
     closed-form updates act. Where the page knows an earlier state of this phase, go on from there.
 
     A coroutine: it yields its stage whenever that has an epoch to run, and goes on when it has been run."""
-    stage = Stage(phase, model, data, optimizer, callbacks, precision)
+    stage = Stage(phase, model, data, optimizer, callbacks, precision, long=epochs * data.steps >= LONG)
     kept = page.resume(phase) if page else None
     model.train()
     if kept is None:

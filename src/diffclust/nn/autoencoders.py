@@ -13,6 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from .fused import Chain
+
 Output = Literal["sigmoid", "linear"]
 
 
@@ -126,11 +128,11 @@ class ConvAutoencoder(Autoencoder):
         def even(height: int, width: int) -> tuple[int, int]:
             return 1 - height % 2, 1 - width % 2  # what a stride of 2 lost to rounding
 
-        self.encoder = nn.Sequential(
+        self.encoder = Chain(
             *down(c, 16, 1), *down(16, 32, 2), *down(32, 32, 1), *down(32, 16, 2),
             nn.Flatten(), nn.Linear(16 * h4 * w4, hidden), nn.ReLU(), nn.Linear(hidden, embedding_dim),
         )  # fmt: skip
-        self.decoder = nn.Sequential(
+        self.decoder = Chain(
             nn.Linear(embedding_dim, hidden), nn.ReLU(),
             nn.Linear(hidden, 16 * h4 * w4), nn.Unflatten(1, (16, h4, w4)),
             up(16, 32, 2, even(h2, w2)), nn.BatchNorm2d(32), nn.ReLU(),

@@ -1,0 +1,70 @@
+"""The optimisers by name, with the learning rate each is usually run at."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
+
+class Adadelta(torch.optim.Adadelta):
+    """torch's Adadelta. On a GPU the moments of all parameters lie in one tensor each, so that a step is a dozen
+    launches however many parameters there are."""
+
+    def __init__(self, parameters: Any, **options: Any) -> None:
+        super().__init__(parameters, **options)
+        self.flat: dict[str, Tensor] = {}
+        self.members: list[Tensor] = []
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        super().load_state_dict(state)
+        self.flat = {}
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
+        group = self.param_groups[0]
+        members = [p for p in group["params"] if p.grad is not None]
+        simple = len(self.param_groups) == 1 and not (group["weight_decay"] or group["maximize"] or closure)
+        if not (simple and members and all(p.is_cuda and p.dtype == torch.float32 for p in members)):
+            return super().step(closure)
+        if not self.flat:
+            self._flatten(members)
+        if len(members) != len(self.members) or any(a is not b for a, b in zip(members, self.members, strict=True)):
+            return super().step(closure)  # another regime's parameters: the same moments, one by one
+        rho, eps = group["rho"], group["eps"]
+        gradient, square, travelled = self.flat["gradient"], self.flat["square_avg"], self.flat["acc_delta"]
+        torch._foreach_copy_(self._views(gradient), [p.grad for p in members])
+        square.mul_(rho).addcmul_(gradient, gradient, value=1 - rho)
+        delta = (travelled + eps).div_(square + eps).sqrt_().mul_(gradient)
+        travelled.mul_(rho).addcmul_(delta, delta, value=1 - rho)
+        torch._foreach_add_(members, self._views(delta), alpha=-group["lr"])
+        return None
+
+    def _flatten(self, members: list[Tensor]) -> None:
+        """Move what moments there are into common tensors, of which the state then holds views."""
+        self.members = members
+        size = sum(p.numel() for p in members)
+        self.flat = {name: members[0].new_zeros(size) for name in ("gradient", "square_avg", "acc_delta")}
+        for name in ("square_avg", "acc_delta"):
+            for p, view in zip(members, self._views(self.flat[name]), strict=True):
+                state = self.state[p]
+                state.setdefault("step", torch.zeros((), device=p.device))
+                if name in state:
+                    view.copy_(state[name])
+                state[name] = view
+
+    def _views(self, flat: Tensor) -> list[Tensor]:
+        """The members' parts, each in its member's shape and order."""
+        parts = zip(flat.split([p.numel() for p in self.members]), self.members, strict=True)
+        return [part.as_strided(p.shape, p.stride(), part.storage_offset()) for part, p in parts]
+
+
+OPTIMIZERS: dict[str, tuple[type[Optimizer], float]] = {
+    "adadelta": (Adadelta, 1.0),
+    "adagrad": (torch.optim.Adagrad, 1e-2),
+    "adam": (torch.optim.Adam, 1e-3),
+    "adamw": (torch.optim.AdamW, 1e-3),
+    "rmsprop": (torch.optim.RMSprop, 1e-3),
+    "sgd": (torch.optim.SGD, 1e-1),
+}

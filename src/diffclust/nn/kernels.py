@@ -1,0 +1,245 @@
+"""Triton kernels for chains of small 3x3 convolutions with batch norm and ReLU, images stored (b, h, w, c).
+
+With few channels such a layer is all memory traffic. What batch norm and ReLU do to a layer's input is done while
+it is read, and the sums they need are taken while its output is written; so each layer is read and written once.
+
+One kernel gathers for all four kinds of convolution. With stride s, output pixel o and tap k, it reads the input at
+
+    s·o - 1 + k       a convolution, or the gradient of a transposed one          ("forward" gather)
+    (o + 1 - k) / s   a transposed convolution, or the gradient of a convolution  ("backward" gather; where whole)
+
+Partial sums are written apart and added in a fixed order: the same input gives the same bits.
+"""
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def convolve(
+    x, weight, bias, y, scale, shift, below, below_scale, below_shift, below_mean, below_rstd, partial,
+    batch, x_height, x_width, y_height, y_width, stride_in, stride_out, stride_tap, programs,
+    C_IN: tl.constexpr, C_OUT: tl.constexpr, PAD_IN: tl.constexpr, PAD_OUT: tl.constexpr,
+    STRIDE: tl.constexpr, BACKWARD: tl.constexpr, NORMED: tl.constexpr, BIASED: tl.constexpr,
+    EPILOGUE: tl.constexpr, ROWS: tl.constexpr,
+):  # fmt: skip
+    """y = the gather of x with `weight`. NORMED: x is read through relu(scale·x + shift). EPILOGUE "sums": Σ y and Σ y²
+    of each channel, for batch norm; "masked": y is a gradient, stopped where relu(bn(below)) is zero, and the sums
+    are those of batch norm's gradient, Σ y and Σ y·(below - mean)·rstd."""
+    program = tl.program_id(0)
+    m = program * ROWS + tl.arange(0, ROWS)
+    parity_y, parity_x = 0, 0
+    if BACKWARD and STRIDE == 2:  # pixels of one parity need the same taps
+        parity_y, parity_x = tl.program_id(1) // 2, tl.program_id(1) % 2
+        high, wide = (y_height + 1) // 2, (y_width + 1) // 2
+        b, rest = m // (high * wide), m % (high * wide)
+        oy, ox = 2 * (rest // wide) + parity_y, 2 * (rest % wide) + parity_x
+        slot = tl.program_id(1) * tl.num_programs(0) + program
+    else:
+        b, rest = m // (y_height * y_width), m % (y_height * y_width)
+        oy, ox = rest // y_width, rest % y_width
+        slot = program
+    here = (b < batch) & (oy < y_height) & (ox < y_width)
+    ci, co = tl.arange(0, PAD_IN), tl.arange(0, PAD_OUT)
+    if NORMED:
+        factor = tl.load(scale + ci, mask=ci < C_IN, other=0.0)[None, :]
+        offset = tl.load(shift + ci, mask=ci < C_IN, other=0.0)[None, :]
+    total = tl.zeros((ROWS, PAD_OUT), dtype=tl.float32)
+    for tap in tl.static_range(9):
+        ky, kx = tap // 3, tap % 3
+        wanted = True
+        if BACKWARD:
+            ty, tx = oy + 1 - ky, ox + 1 - kx
+            if STRIDE == 2:
+                wanted = ((parity_y + 1 + ky) % 2 == 0) & ((parity_x + 1 + kx) % 2 == 0)
+                ty, tx = ty // 2, tx // 2
+        else:
+            ty, tx = oy * STRIDE - 1 + ky, ox * STRIDE - 1 + kx
+        if wanted:
+            inside = here & (ty >= 0) & (ty < x_height) & (tx >= 0) & (tx < x_width)
+            at = ((b * x_height + ty) * x_width + tx)[:, None] * C_IN + ci[None, :]
+            there = inside[:, None] & (ci < C_IN)[None, :]
+            value = tl.load(x + at, mask=there, other=0.0)
+            if NORMED:
+                value = tl.where(there, tl.maximum(value.to(tl.float32) * factor + offset, 0.0), 0.0)
+                value = value.to(x.dtype.element_ty)
+            tile = weight + ci[:, None] * stride_in + co[None, :] * stride_out + tap * stride_tap
+            w = tl.load(tile, mask=(ci < C_IN)[:, None] & (co < C_OUT)[None, :], other=0.0).to(x.dtype.element_ty)
+            total = tl.dot(value, w, total)
+    if BIASED:
+        total += tl.load(bias + co, mask=co < C_OUT, other=0.0)[None, :]
+    at = ((b * y_height + oy) * y_width + ox)[:, None] * C_OUT + co[None, :]
+    there = here[:, None] & (co < C_OUT)[None, :]
+    if EPILOGUE == "masked":
+        under = tl.load(below + at, mask=there, other=0.0).to(tl.float32)
+        alive = tl.load(below_scale + co, mask=co < C_OUT, other=0.0)[None, :] * under
+        alive += tl.load(below_shift + co, mask=co < C_OUT, other=0.0)[None, :]
+        total = tl.where(alive > 0, total, 0.0)
+        under -= tl.load(below_mean + co, mask=co < C_OUT, other=0.0)[None, :]
+        second = total * under * tl.load(below_rstd + co, mask=co < C_OUT, other=0.0)[None, :]
+    else:
+        second = total * total
+    tl.store(y + at, total.to(y.dtype.element_ty), mask=there)
+    if EPILOGUE != "none":
+        tl.store(partial + co * programs + slot, tl.sum(tl.where(there, total, 0.0), 0), mask=co < C_OUT)
+        second = tl.sum(tl.where(there, second, 0.0), 0)
+        tl.store(partial + (C_OUT + co) * programs + slot, second, mask=co < C_OUT)
+
+
+@triton.jit
+def masked_sums(
+    g, y, out, scale, shift, mean, rstd, partial, pixels, programs,
+    C: tl.constexpr, PAD: tl.constexpr, ROWS: tl.constexpr,
+):  # fmt: skip
+    """The "masked" epilogue alone, for a gradient that comes from elsewhere."""
+    m, c = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, PAD)
+    at, there = m[:, None] * C + c[None, :], (m < pixels)[:, None] & (c < C)[None, :]
+    value = tl.load(y + at, mask=there, other=0.0).to(tl.float32)
+    alive = value * tl.load(scale + c, mask=c < C, other=0.0)[None, :]
+    alive += tl.load(shift + c, mask=c < C, other=0.0)[None, :]
+    gradient = tl.where(alive > 0, tl.load(g + at, mask=there, other=0.0).to(tl.float32), 0.0)
+    value = (value - tl.load(mean + c, mask=c < C, other=0.0)[None, :]) * tl.load(rstd + c, mask=c < C, other=0.0)[
+        None, :
+    ]
+    tl.store(out + at, gradient.to(out.dtype.element_ty), mask=there)
+    tl.store(partial + c * programs + tl.program_id(0), tl.sum(gradient, 0), mask=c < C)
+    tl.store(partial + (C + c) * programs + tl.program_id(0), tl.sum(gradient * value, 0), mask=c < C)
+
+
+@triton.jit
+def fold_statistics(
+    partial, gamma, beta, running_mean, running_var, batches, scale, shift, mean, rstd, pixels, momentum, eps, programs,
+    C: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Batch norm's statistics from the partial sums, one program a channel: relu(bn(y)) = relu(scale·y + shift)."""
+    c, start = tl.program_id(0), 0
+    i = tl.arange(0, BLOCK)
+    first, second = tl.zeros((BLOCK,), tl.float32), tl.zeros((BLOCK,), tl.float32)
+    while start < programs:
+        first += tl.load(partial + c * programs + start + i, mask=start + i < programs, other=0.0)
+        second += tl.load(partial + (C + c) * programs + start + i, mask=start + i < programs, other=0.0)
+        start += BLOCK
+    average = tl.sum(first, 0) / pixels
+    variance = tl.maximum(tl.sum(second, 0) / pixels - average * average, 0.0)
+    inverse = 1.0 / tl.sqrt(variance + eps)
+    factor = tl.load(gamma + c) * inverse
+    tl.store(mean + c, average)
+    tl.store(rstd + c, inverse)
+    tl.store(scale + c, factor)
+    tl.store(shift + c, tl.load(beta + c) - average * factor)
+    tl.store(running_mean + c, (1 - momentum) * tl.load(running_mean + c) + momentum * average)
+    unbiased = variance * pixels / tl.maximum(pixels - 1, 1)
+    tl.store(running_var + c, (1 - momentum) * tl.load(running_var + c) + momentum * unbiased)
+    if c == 0:
+        tl.store(batches, tl.load(batches) + 1)
+
+
+@triton.jit
+def fold_gradient(
+    partial, gamma, mean, rstd, by_gradient, by_value, constant, gamma_gradient, beta_gradient, pixels, programs,
+    C: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Batch norm's gradient from the partial sums: dL/dy = by_gradient·g + by_value·y + constant."""
+    c, start = tl.program_id(0), 0
+    i = tl.arange(0, BLOCK)
+    first, second = tl.zeros((BLOCK,), tl.float32), tl.zeros((BLOCK,), tl.float32)
+    while start < programs:
+        first += tl.load(partial + c * programs + start + i, mask=start + i < programs, other=0.0)
+        second += tl.load(partial + (C + c) * programs + start + i, mask=start + i < programs, other=0.0)
+        start += BLOCK
+    beta_sum, gamma_sum = tl.sum(first, 0), tl.sum(second, 0)
+    inverse = tl.load(rstd + c)
+    factor = tl.load(gamma + c) * inverse
+    slope = -factor * inverse * gamma_sum / pixels
+    tl.store(by_gradient + c, factor)
+    tl.store(by_value + c, slope)
+    tl.store(constant + c, -factor * beta_sum / pixels - slope * tl.load(mean + c))
+    tl.store(gamma_gradient + c, gamma_sum)
+    tl.store(beta_gradient + c, beta_sum)
+
+
+@triton.jit
+def affine(
+    g, y, out, by_gradient, by_value, constant, count,
+    C: tl.constexpr, RELU: tl.constexpr, BOTH: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """out = by_value·y + constant (+ by_gradient·g), through a ReLU where wanted; all per channel."""
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    c = i % C
+    value = tl.load(y + i, mask=i < count, other=0.0).to(tl.float32) * tl.load(by_value + c) + tl.load(constant + c)
+    if BOTH:
+        value += tl.load(g + i, mask=i < count, other=0.0).to(tl.float32) * tl.load(by_gradient + c)
+    if RELU:
+        value = tl.maximum(value, 0.0)
+    tl.store(out + i, value.to(out.dtype.element_ty), mask=i < count)
+
+
+@triton.jit
+def weight_gradient(
+    fixed, moved, scale, shift, partial, batch, height, width, moved_height, moved_width, blocks,
+    C_FIXED: tl.constexpr, C_MOVED: tl.constexpr, PAD_FIXED: tl.constexpr, PAD_MOVED: tl.constexpr,
+    STRIDE: tl.constexpr, NORMED: tl.constexpr, ROWS: tl.constexpr,
+):  # fmt: skip
+    """partial[chunk, tap, i, j] = Σ over the chunk's pixels p of fixed[p, i] · moved[s·p - 1 + tap, j]. NORMED: "fixed"
+    or "moved" is read through relu(scale·x + shift), whichever is the layer's input."""
+    chunk, ky = tl.program_id(0), tl.program_id(1)
+    cf, cm = tl.arange(0, PAD_FIXED), tl.arange(0, PAD_MOVED)
+    if NORMED == "fixed":
+        factor = tl.load(scale + cf, mask=cf < C_FIXED, other=0.0)[None, :]
+        offset = tl.load(shift + cf, mask=cf < C_FIXED, other=0.0)[None, :]
+    if NORMED == "moved":
+        factor = tl.load(scale + cm, mask=cm < C_MOVED, other=0.0)[None, :]
+        offset = tl.load(shift + cm, mask=cm < C_MOVED, other=0.0)[None, :]
+    left = tl.zeros((PAD_FIXED, PAD_MOVED), dtype=tl.float32)
+    middle = tl.zeros((PAD_FIXED, PAD_MOVED), dtype=tl.float32)
+    right = tl.zeros((PAD_FIXED, PAD_MOVED), dtype=tl.float32)
+    block = chunk * blocks
+    while block < (chunk + 1) * blocks:
+        m = block * ROWS + tl.arange(0, ROWS)
+        b, rest = m // (height * width), m % (height * width)
+        py, px = rest // width, rest % width
+        there = (b < batch)[:, None] & (cf < C_FIXED)[None, :]
+        f = tl.load(fixed + m[:, None] * C_FIXED + cf[None, :], mask=there, other=0.0)
+        if NORMED == "fixed":
+            f = tl.where(there, tl.maximum(f.to(tl.float32) * factor + offset, 0.0), 0.0).to(fixed.dtype.element_ty)
+        f = tl.trans(f)
+        ty = py * STRIDE - 1 + ky
+        for kx in tl.static_range(3):
+            tx = px * STRIDE - 1 + kx
+            inside = (b < batch) & (ty >= 0) & (ty < moved_height) & (tx >= 0) & (tx < moved_width)
+            seen = inside[:, None] & (cm < C_MOVED)[None, :]
+            at = ((b * moved_height + ty) * moved_width + tx)[:, None] * C_MOVED + cm[None, :]
+            v = tl.load(moved + at, mask=seen, other=0.0)
+            if NORMED == "moved":
+                v = tl.where(seen, tl.maximum(v.to(tl.float32) * factor + offset, 0.0), 0.0).to(moved.dtype.element_ty)
+            if kx == 0:
+                left = tl.dot(f, v, left)
+            elif kx == 1:
+                middle = tl.dot(f, v, middle)
+            else:
+                right = tl.dot(f, v, right)
+        block += 1
+    tile = cf[:, None] * C_MOVED + cm[None, :]
+    there = (cf < C_FIXED)[:, None] & (cm < C_MOVED)[None, :]
+    out = partial + (chunk * 9 + ky * 3) * C_FIXED * C_MOVED + tile
+    tl.store(out, left, mask=there)
+    tl.store(out + C_FIXED * C_MOVED, middle, mask=there)
+    tl.store(out + 2 * C_FIXED * C_MOVED, right, mask=there)
+
+
+@triton.jit
+def fold_weights(
+    partial, gradient, chunks, count, stride_fixed, stride_moved, stride_tap,
+    C_FIXED: tl.constexpr, C_MOVED: tl.constexpr, BLOCK: tl.constexpr, DEEP: tl.constexpr,
+):  # fmt: skip
+    """Add up the chunks of `weight_gradient`, into the weight's own order."""
+    i, j = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK), tl.arange(0, DEEP)
+    total = tl.zeros((DEEP, BLOCK), tl.float32)
+    start = 0
+    while start < chunks:
+        there = (start + j < chunks)[:, None] & (i < count)[None, :]
+        total += tl.load(partial + (start + j)[:, None] * count + i[None, :], mask=there, other=0.0)
+        start += DEEP
+    tap, cf, cm = i // (C_FIXED * C_MOVED), i // C_MOVED % C_FIXED, i % C_MOVED
+    at = cf * stride_fixed + cm * stride_moved + tap * stride_tap
+    tl.store(gradient + at, tl.sum(total, 0), mask=i < count)
