@@ -70,7 +70,7 @@ class PrototypeClusterer(
     optimizer: adadelta, adagrad, adam, adamw, rmsprop, sgd, or a callable from parameters to an optimiser.
     lr: learning rate; None takes the optimiser's usual one. A callable brings its own.
     device: "auto", "cpu", "cuda", ...
-    precision: of training: "auto", "float32", "bf16".
+    precision: of training: "float32", "bf16", or "auto": bf16 on a GPU that has it, float32 elsewhere.
     random_state: an int for the same answer every time.
     verbose: show a progress bar.
     callbacks: functions of a Progress, called after each epoch.
@@ -169,7 +169,7 @@ class PrototypeClusterer(
         model = self.build_model(self.build_autoencoder(data), len(data)).to(data.device)
         if page.run is not None:
             return Run.restore(model, page.run)
-        precision = choose_precision(self.precision)
+        precision = choose_precision(self.precision, data.device)
         go = functools.partial(training, precision=precision, callbacks=callbacks, page=page, restart=restart)
         history, reports = yield from self._pretrain(model, data, go, page)
         epochs = 0 if ledger.interrupted else self._epochs(self.epochs, data, 1)
@@ -407,7 +407,7 @@ class PrototypeClusterer(
             raise ValueError(f"lr={self.lr!r} should be None or a number > 0.")
         if not isinstance(self.network, (str, nn.Module)):
             raise TypeError(f"network={self.network!r} should be a name or a module with encode and decode.")
-        choose_precision(self.precision)
+        choose_precision(self.precision, torch.device("cpu"))
         for name, allowed in self.choices.items():
             value = getattr(self, name)
             if not isinstance(value, (str, bool)) or value not in allowed:

@@ -26,6 +26,13 @@ def images():
 
 
 @pytest.fixture
+def exact(monkeypatch):
+    """The same bits from the same numbers."""
+    monkeypatch.setattr(torch.backends.cudnn, "deterministic", True)
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
+
+
+@pytest.fixture
 def counted(monkeypatch):
     """How many steps were recorded."""
     made = []
@@ -48,9 +55,7 @@ def losses(method, images, counted, *, captured, **settings):
 
 @pytest.mark.parametrize("network", ["conv", "dense"])
 @pytest.mark.parametrize("optimizer", ["adadelta", "adagrad", "adam", "adamw", "rmsprop", "sgd"])
-def test_losses_agree_over_sixty_steps(method, images, counted, network, optimizer, monkeypatch):
-    monkeypatch.setattr(torch.backends.cudnn, "deterministic", True)
-    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
+def test_losses_agree_over_sixty_steps(method, images, counted, network, optimizer, exact):
     lr = OPTIMIZERS[optimizer][1] / 10  # small steps, so that last bits stay last bits
     settings = {"network": network, "optimizer": optimizer, "repair": False, "lr": lr}
     plain = losses(method, images, counted, captured=False, **settings)
@@ -59,8 +64,9 @@ def test_losses_agree_over_sixty_steps(method, images, counted, network, optimiz
     assert not np.allclose(plain[0], plain[-1], rtol=1e-3)  # something was learnt
 
 
-def test_restarts_side_by_side_give_what_they_give_alone(method, images, counted, monkeypatch):
+def test_restarts_side_by_side_give_what_they_give_alone(method, images, counted, monkeypatch, exact):
     settings = {"n_init": 3, "epochs": 12, "pretrain_epochs": 12, "device": "cuda", "random_state": 0, "batch_size": 64}
+    settings["precision"] = "float32"
     together = method(4, **settings).fit(images)
     assert max(counted) == 3
     monkeypatch.setattr(callbacks, "PARALLEL", ())
@@ -109,8 +115,9 @@ def test_the_callers_random_numbers_are_left_alone(method, images):
     assert torch.rand(3, device="cuda").equal(expected)
 
 
-def test_a_killed_run_goes_on(method, images, tmp_path):
+def test_a_killed_run_goes_on(method, images, tmp_path, exact):
     settings = {"pretrain_epochs": 12, "epochs": 12, "n_init": 2, "random_state": 0, "device": "cuda", "batch_size": 64}
+    settings["precision"] = "float32"
     whole = method(4, **settings).fit(images)
     left = ["once"]
 

@@ -23,11 +23,14 @@ def choose_device(wish: str | torch.device) -> torch.device:
     return device
 
 
-def choose_precision(wish: str) -> str:
-    """Training arithmetic; answers are always computed in float32. "auto" is float32 for now."""
+def choose_precision(wish: str, device: torch.device) -> str:
+    """Training arithmetic; answers are always computed in float32. "auto" is bf16 on a GPU that has it: twice as fast,
+    and over five seeds no less accurate (`benchmarks/precision.py`)."""
     if wish not in PRECISIONS:
         raise ValueError(f"precision={wish!r} should be one of {', '.join(PRECISIONS)}.")
-    return "float32" if wish == "auto" else wish
+    if wish != "auto":
+        return wish
+    return "bf16" if device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False) else "float32"
 
 
 def autocast(device: torch.device, precision: str) -> contextlib.AbstractContextManager[Any]:

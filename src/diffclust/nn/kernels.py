@@ -65,7 +65,7 @@ def convolve(
                 value = value.to(x.dtype.element_ty)
             tile = weight + ci[:, None] * stride_in + co[None, :] * stride_out + tap * stride_tap
             w = tl.load(tile, mask=(ci < C_IN)[:, None] & (co < C_OUT)[None, :], other=0.0).to(x.dtype.element_ty)
-            total = tl.dot(value, w, total)
+            total = tl.dot(value, w, total, input_precision="ieee")
     if BIASED:
         total += tl.load(bias + co, mask=co < C_OUT, other=0.0)[None, :]
     at = ((b * y_height + oy) * y_width + ox)[:, None] * C_OUT + co[None, :]
@@ -213,11 +213,11 @@ def weight_gradient(
             if NORMED == "moved":
                 v = tl.where(seen, tl.maximum(v.to(tl.float32) * factor + offset, 0.0), 0.0).to(moved.dtype.element_ty)
             if kx == 0:
-                left = tl.dot(f, v, left)
+                left = tl.dot(f, v, left, input_precision="ieee")
             elif kx == 1:
-                middle = tl.dot(f, v, middle)
+                middle = tl.dot(f, v, middle, input_precision="ieee")
             else:
-                right = tl.dot(f, v, right)
+                right = tl.dot(f, v, right, input_precision="ieee")
         block += 1
     tile = cf[:, None] * C_MOVED + cm[None, :]
     there = (cf < C_FIXED)[:, None] & (cm < C_MOVED)[None, :]
