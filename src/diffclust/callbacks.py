@@ -5,8 +5,16 @@ from typing import Any, Self
 
 import torch
 
+from .engine.data import Data
 from .engine.loop import Callback, Progress
 from .engine.model import ClusterModel
+from .metrics import accuracy, ari, nmi
+
+
+def _labels(model: ClusterModel, data: Data) -> torch.Tensor:
+    """As the fitted estimator would answer now: in double precision."""
+    model.eval()
+    return data.map(lambda x: model.clusters.logits(model.embed(x).double()).argmax(1))
 
 SIDE_BY_SIDE = 8  # restarts at most: more would wait for memory
 PARALLEL = ("cuda",)  # kinds of device where that is faster than one after the other
@@ -27,8 +35,7 @@ class StopWhenLabelsSettle:
             self.labels = None
         if (progress.epoch + 1) % self.every:
             return
-        model.eval()
-        labels = progress.data.map(lambda x: model.clusters.logits(model.embed(x)).argmax(1))
+        labels = _labels(model, progress.data)
         if self.labels is not None and (labels != self.labels).double().mean() <= self.tolerance:
             progress.stop = True
         self.labels = labels
@@ -60,6 +67,21 @@ class StopWhenLossSettles:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.last, self.calm = state["last"], state["calm"]
+
+
+class Evaluate:
+    """Score the labels against known ones every `every` epochs of clustering and after the last: ACC, NMI and ARI go
+    into the epoch's record in `history_`. It only watches: the fit is the same with and without it."""
+
+    def __init__(self, y: Any, every: int = 50) -> None:
+        self.y, self.every = y, every
+
+    def __call__(self, progress: Progress) -> None:
+        model, done = progress.model, progress.epoch + 1
+        if not isinstance(model, ClusterModel) or (done % self.every and done != progress.epochs):
+            return
+        labels = _labels(model, progress.data).cpu().numpy()
+        progress.record.update(acc=accuracy(self.y, labels), nmi=nmi(self.y, labels), ari=ari(self.y, labels))
 
 
 class ProgressBar:

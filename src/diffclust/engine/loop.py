@@ -24,7 +24,8 @@ Variant = tuple[int, Hashable, tuple[float, ...]]  # of a step: which stage's, i
 
 @dataclass
 class Progress:
-    """What a callback sees after each epoch; setting `stop` ends the phase."""
+    """What a callback sees after each epoch; setting `stop` ends the phase. Numbers it adds to `record`, the epoch's
+    entry in the history, stay there."""
 
     phase: str
     epoch: int
@@ -32,6 +33,7 @@ class Progress:
     losses: dict[str, float]
     model: Trainable
     data: Data
+    record: Record
     restart: int = 0
     stop: bool = field(default=False)
 
@@ -243,7 +245,7 @@ def training(
                     break
                 continue
             model.after_epoch(epoch, data)
-            stop = stage.tell(Progress(phase, epoch, epochs, means, model, data, restart))
+            stop = stage.tell(Progress(phase, epoch, epochs, means, model, data, history[-1], restart))
             if stop or model.finished:
                 break
             due = page is not None and page.due(epoch)
