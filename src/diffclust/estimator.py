@@ -208,7 +208,7 @@ class PrototypeClusterer(
         seeds = restart_seeds(self.random_state, self.n_init)
         if self.checkpoint is None:
             return Ledger(None, 1, {}, seeds)
-        fleeting = ("device", "verbose", "callbacks", "checkpoint")
+        fleeting = ("device", "verbose", "callbacks", "checkpoint", "checkpoint_every")
         settings = {name: describe(value) for name, value in self.get_params().items() if name not in fleeting}
         identity = {"class": type(self).__name__, "data": data.fingerprint(), **settings}
         return Ledger(CheckpointFolder(self.checkpoint), self.checkpoint_every, identity, seeds)

@@ -136,6 +136,16 @@ def test_a_checkpoint_of_another_fit_is_refused(quick, digits, tmp_path):
         model.set_params(checkpoint=tmp_path / "file").fit(digits[0])
 
 
+def test_how_often_checkpoints_are_written_may_change(quick, digits, tmp_path):
+    whole = quick(4).fit(digits[0])
+    model = interrupted(quick, digits[0], tmp_path)
+    seen = []
+    callbacks = [lambda progress: seen.append((progress.phase, progress.epoch))]
+    model.set_params(checkpoint_every=3, callbacks=callbacks).fit(digits[0])
+    assert seen[0] == ("clustering", 2)  # not from the beginning
+    assert (model.labels_ == whole.labels_).all()
+
+
 @pytest.mark.parametrize("call", ["write", "fsync", "replace", "unlink"])
 @pytest.mark.parametrize("which", [0, 1, 2, 3])
 def test_a_fault_at_any_write_leaves_a_whole_checkpoint(tmp_path, monkeypatch, call, which):
