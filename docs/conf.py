@@ -14,6 +14,10 @@ sys.path.insert(0, str(HERE.parent / "src"))
 from diffclust import __version__  # noqa: E402
 from diffclust.estimator import PrototypeClusterer  # noqa: E402
 from diffclust.methods import METHODS  # noqa: E402
+from diffclust.reproduce.curves import draw  # noqa: E402
+from diffclust.reproduce.record import Records  # noqa: E402
+from diffclust.reproduce.report import printed  # noqa: E402
+from diffclust.reproduce.tables import TABLES  # noqa: E402
 
 project = "diffclust"
 copyright = "the diffclust developers"
@@ -132,7 +136,25 @@ def results_page() -> str:
             f"| {data}, {name} | {len(fits)} | {size} | {statistics.mean(means):.1f} | {statistics.mean(picked):.1f} "
             f"| {wins} of {len(fits)} | {statistics.mean(best):.1f} |"
         )
-    return head.replace("{{table}}", "\n".join(lines)).replace("{{rule}}", "\n".join(rule))
+    for mark, text in (("{{table}}", "\n".join(lines)), ("{{rule}}", "\n".join(rule)), ("{{tables}}", papers_tables())):
+        head = head.replace(mark, text)
+    return head
+
+
+def papers_tables() -> str:
+    """A section for every table that has runs; the names of the others."""
+    records = Records(HERE.parent / "benchmarks/results")
+    sections, empty = [], []
+    for table in TABLES.values():
+        if not any(records.of(row.spec) for row in table.rows if row.spec):
+            empty.append(f"`{table.name}`")
+            continue
+        sections.append(f"### `{table.name}`: {table.title}\n\n{printed(table, records).markdown()}")
+        if table.figure and draw(table, records, HERE / "figures" / f"{table.file}.png"):
+            sections.append(f"![{table.title}](figures/{table.file}.png)")
+    if empty:
+        sections.append(f"No runs yet: {', '.join(empty)}.")
+    return "\n\n".join(sections)
 
 
 (HERE / "methods").mkdir(exist_ok=True)

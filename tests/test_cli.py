@@ -515,3 +515,63 @@ def test_a_checkpoint_is_resumed_only_when_asked(works, refused, blobs, tmp_path
     works(*words, "--out", "b", "--checkpoint", "ckpt", "--resume")
     assert (tmp_path / "b" / "labels.csv").read_text() == (tmp_path / "whole" / "labels.csv").read_text()
     assert not list((tmp_path / "ckpt").iterdir())
+
+
+@pytest.fixture
+def small_table(monkeypatch):
+    """A table of two rows on a few digits, in place of the papers'."""
+    from diffclust.reproduce import tables
+    from diffclust.reproduce.spec import Row, Spec, Table
+
+    settings = {"n_clusters": 10, "network": "identity", "epochs": 6}
+    rows = (
+        Row("TELL", Spec("digits", "tell", changes=settings, rows=150), rule="loss"),
+        Row("k-means", Spec("digits", "kmeans", changes={"n_clusters": 10}, rows=150)),
+    )
+    table = Table("some/figure", "Digits", rows, figure="curves", seeds=2)
+    monkeypatch.setattr(tables, "TABLES", {table.name: table})
+
+
+def test_reproduce_a_table(works, tmp_path, small_table):
+    said = works("reproduce", "some/figure", "--device", "cpu")
+    assert said.count("seed ") == 4
+    assert "mean of 2" in said
+    assert "kept by loss" in said
+    lines = (tmp_path / "benchmarks/results/some-figure.csv").read_text().splitlines()
+    assert len(lines) == 5
+    assert (tmp_path / "benchmarks/results/some-figure.png").read_bytes().startswith(b"\x89PNG")
+    again = works("reproduce", "some/figure", "--device", "cpu")
+    assert "seed " not in again  # nothing is run twice
+    assert "4 of 4" in works("reproduce", "--list")
+
+
+def test_reproduce_a_part_elsewhere(works, tmp_path, small_table):
+    words = ("reproduce", "some/figure", "--results", "r", "--checkpoint", "c", "--device", "cpu")
+    assert "seed 0:" in works(*words, "--only", "k-means", "--seeds", "1")
+    assert len((tmp_path / "r/some-figure.csv").read_text().splitlines()) == 2
+    shown = works(*words, "--show")
+    assert "not run yet" in shown
+    assert "one run" in shown
+    assert "seed 0.2:" in works(*words, "--only", "tell", "--seeds", "3", "--together")
+
+
+def test_reproduce_stops_in_time_and_goes_on(works, small_table):
+    words = ("reproduce", "some/figure", "--only", "tell", "--device", "cpu")
+    said = works(*words, "--minutes", "0")
+    assert "Stopped after 0 minutes" in said
+    assert "not run yet" in said
+    assert "Stopped" not in works(*words)
+
+
+def test_reproduce_quick_keeps_away_from_the_results(works, tmp_path, small_table):
+    said = works("reproduce", "some/figure", "--quick", "--device", "cpu")
+    assert "only that everything runs" in said
+    assert not (tmp_path / "benchmarks").exists()
+    assert (tmp_path / "runs/reproduce-quick/some-figure.csv").exists()
+
+
+def test_reproduce_asked_wrongly(refused, small_table, tmp_path):
+    refused("reproduce", "some/figrue", says="did you mean 'some/figure'?")
+    refused("reproduce", "some/figure", "--only", "dec", says="There are: TELL; k-means")
+    (tmp_path / "file").touch()
+    refused("reproduce", "some/figure", "--results", "file", says="--results file is a file, not a folder")

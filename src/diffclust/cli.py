@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     import numpy as np
 
     from .files import Words
+    from .reproduce.record import Records
+    from .reproduce.spec import Table
 
 app = typer.Typer(
     add_completion=False,
@@ -241,7 +243,78 @@ def demo(
     print(f"{out / 'model'}: the model; try 'diffclust predict {out / 'model'} digits --out labels.csv'.")
 
 
+@app.command()
+def reproduce(
+    table: Annotated[str, typer.Argument(help="PAPER/TABLE, as --list names them.", show_default=False)] = "",
+    show_all: Annotated[bool, typer.Option("--list", help="Which tables there are, with their runs.")] = False,
+    show: Annotated[bool, typer.Option("--show", help="Print what is there; run nothing.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="A small version, in a minute.")] = False,
+    seeds: Annotated[int | None, typer.Option(help="Runs of each row; the default is the table's, 5.", min=1)] = None,
+    only: Annotated[str, typer.Option(help="Rows with one of these words (commas between) in label or data.")] = "",
+    together: Annotated[bool, typer.Option("--together", help="The runs of a row as restarts of one fit.")] = False,
+    minutes: Annotated[float | None, typer.Option(help="Stop after so long; call again to go on.", min=0.0)] = None,
+    device: Device = "auto",
+    results: Annotated[Path | None, typer.Option(help="Folder of the CSV files. [default: benchmarks/results]")] = None,
+    checkpoint: Annotated[Path | None, typer.Option(help="Folder for what is begun. [default: runs/reproduce]")] = None,
+) -> None:
+    """Run a paper's table again, and print it beside the published figures."""
+    from .reproduce.record import Records
+    from .reproduce.tables import TABLES, find
+
+    folder = results or Path("runs/reproduce-quick" if quick else "benchmarks/results")
+    _check_out(folder, folder=True, option="--results")
+    if show_all or not table:
+        return _list_tables(list(TABLES.values()), Records(folder))
+    wanted = find(table)
+    wanted = wanted.only(only) if only else wanted
+    wanted = wanted.quick() if quick else wanted
+    count = seeds or (2 if quick else wanted.seeds)
+    records = Records(folder)
+    whole = True
+    if not show:
+        from .reproduce.run import Runner
+
+        runner = Runner(
+            records,
+            checkpoint or Path("runs/reproduce-quick/checkpoints" if quick else "runs/reproduce"),
+            device,
+            float("inf") if minutes is None else minutes,
+            together,
+            verbose=sys.stderr.isatty(),
+            say=lambda line: print(line, flush=True),
+        )
+        whole = runner.run(wanted, count)
+    _print_reproduced(wanted, records, count, folder)
+    if quick:
+        print("A small version: its figures say only that everything runs.")
+    if not whole:
+        print(f"Stopped after {minutes:g} minutes: the same command goes on from here.")
+
+
 # ---- helpers
+
+
+def _list_tables(tables: "list[Table]", records: "Records") -> None:
+    rows = []
+    for table in tables:
+        specs = {row.spec.key: row.spec for row in table.rows if row.spec}
+        done = sum(min(len(records.of(spec)), table.seeds) for spec in specs.values())
+        rows.append([table.name, table.title, f"{done} of {table.seeds * len(specs)}"])
+    _table(["table", "", "runs"], rows)
+
+
+def _print_reproduced(table: "Table", records: "Records", seeds: int, folder: Path) -> None:
+    from .reproduce.curves import draw
+    from .reproduce.report import printed
+
+    shown = printed(table, records, seeds)
+    print(f"{table.name}: {table.title}")
+    _table(shown.header, shown.lines)
+    for note in shown.notes:
+        print(note)
+    picture = folder / f"{table.file}.png"
+    if table.figure and draw(table, records, picture):
+        print(f"Drawn: {picture}")
 
 
 def _estimator(name: str, k: int, settings: dict[str, Any]) -> Any:
@@ -277,17 +350,17 @@ def _settings(name: str, given: list[str]) -> dict[str, Any]:
     return settings
 
 
-def _check_out(path: Path, *, folder: bool) -> None:
+def _check_out(path: Path, *, folder: bool, option: str = "--out") -> None:
     """Complain before the work, not after it."""
     if path.exists() and path.is_dir() != folder:
-        raise Wrong(f"--out {path} is {'a file, not a folder' if folder else 'a folder, not a file'}.")
+        raise Wrong(f"{option} {path} is {'a file, not a folder' if folder else 'a folder, not a file'}.")
     home = path if folder else path.parent
     while folder and not home.exists():
         home = home.parent
     if not home.is_dir():
-        raise Wrong(f"--out {path}: {home} is not a folder.")
+        raise Wrong(f"{option} {path}: {home} is not a folder.")
     if not os.access(home, os.W_OK):
-        raise Wrong(f"--out {path}: {home} cannot be written to.")
+        raise Wrong(f"{option} {path}: {home} cannot be written to.")
 
 
 def _save_words(folder: Path, words: "Words | None") -> None:
@@ -361,7 +434,8 @@ def _table(header: list[str], rows: list[list[str]]) -> None:
     table = Table(*header)
     for row in rows:
         table.add_row(*row)
-    Console(markup=False, highlight=False).print(table)
+    wide = None if sys.stdout.isatty() else 160  # in a file nothing needs to be folded
+    Console(markup=False, highlight=False, width=wide).print(table)
 
 
 def _say(text: str) -> None:

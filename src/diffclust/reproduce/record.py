@@ -1,0 +1,118 @@
+"""Runs as lines of CSV files, one file a table: every run once, whichever table it was made for.
+
+NAME.csv has a line for every run: what was run, its scores, and where. NAME.curves.csv has its scores and losses over
+the epochs. Files are only ever added to.
+"""
+
+import csv
+import io
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from .spec import Spec, key
+
+SCORES = ("acc", "nmi", "nmi_geometric", "ari", "ami", "homogeneity", "completeness", "v_measure")
+LABEL_FREE = ("clustering_loss", "scatter", "reconstruction", "effective_clusters")
+PLACE = ("epochs", "seconds", "device", "threads", "precision", "diffclust", "torch", "scikit-learn")
+FIELDS = ("data", "method", "settings", "seed", "restart", *SCORES, *LABEL_FREE, *PLACE)
+CURVE = ("run", "epoch", "acc", "nmi", "ari", "reconstruction", "clustering")
+
+
+@dataclass
+class Outcome:
+    """One run. `seed` is the random_state of the fit, `restart` its number among the fit's restarts."""
+
+    data: str
+    method: str
+    settings: str
+    seed: int
+    restart: int
+    figures: dict[str, float]  # scores in percent, label-free figures as they are; a missing one is left out
+    place: dict[str, str]
+    curve: list[dict[str, float]] = field(default_factory=list)
+
+    @property
+    def what(self) -> tuple[str, str, str]:
+        return self.data, self.method, self.settings
+
+    @property
+    def name(self) -> str:
+        """To find its curve by."""
+        return f"{key(*self.what)}-{self.seed}-{self.restart}"
+
+    def to_line(self) -> dict[str, Any]:
+        exact = {name: f"{self.figures[name]:.4f}" if name in SCORES else self.figures[name] for name in self.figures}
+        return {**{name: getattr(self, name) for name in FIELDS[:5]}, **exact, **self.place}
+
+    @classmethod
+    def from_line(cls, line: dict[str, str]) -> "Outcome":
+        if None in line or None in line.values():
+            raise ValueError(f"it does not have {len(FIELDS)} columns")
+        figures = {name: float(line[name]) for name in (*SCORES, *LABEL_FREE) if line[name]}
+        place = {name: line[name] for name in PLACE}
+        return cls(
+            line["data"], line["method"], line["settings"], int(line["seed"]), int(line["restart"]), figures, place
+        )
+
+
+class Records:
+    """All runs of a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.outcomes: list[Outcome] = []
+        for path in sorted(folder.glob("*.csv")):
+            if not path.name.endswith(".curves.csv"):
+                self._read(path)
+
+    def _read(self, path: Path) -> None:
+        lines = _lines(path, FIELDS)
+        if lines is None:
+            return  # of another benchmark
+        curves: dict[str, dict[int, dict[str, float]]] = {}
+        beside = path.with_suffix(".curves.csv")
+        for line in (_lines(beside, CURVE) or []) if beside.exists() else []:
+            point = {name: float(line[name]) for name in CURVE[1:] if line[name]}
+            curves.setdefault(line["run"], {})[int(line["epoch"])] = point  # a repeated run: the last counts
+        for number, line in enumerate(lines):
+            try:
+                outcome = Outcome.from_line(line)
+            except (TypeError, ValueError) as error:
+                raise ValueError(f"{path}, line {number + 2}, is not a run: {error}.") from error
+            outcome.curve = list(curves.get(outcome.name, {}).values())
+            self.outcomes.append(outcome)
+
+    def of(self, spec: Spec) -> list[Outcome]:
+        what = (spec.data, spec.method, spec.text)
+        found = {(o.seed, o.restart): o for o in self.outcomes if o.what == what}
+        return [found[place] for place in sorted(found)]
+
+    def add(self, file: str, outcomes: Sequence[Outcome]) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        points = [{"run": outcome.name, **point} for outcome in outcomes for point in outcome.curve]
+        if points:
+            _append(self.folder / f"{file}.curves.csv", CURVE, points)
+        _append(self.folder / f"{file}.csv", FIELDS, [outcome.to_line() for outcome in outcomes])
+        self.outcomes += outcomes
+
+
+def _lines(path: Path, fields: Sequence[str]) -> list[dict[str, str]] | None:
+    """None where the file has other columns."""
+    with path.open(newline="", encoding="utf-8") as file:
+        reader = csv.DictReader(file)
+        return list(reader) if tuple(reader.fieldnames or ()) == tuple(fields) else None
+
+
+def _append(path: Path, fields: Sequence[str], lines: Iterable[dict[str, Any]]) -> None:
+    """In one piece, so that a kill leaves no half line."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, fields, restval="", lineterminator="\n")
+    if not path.exists():
+        writer.writeheader()
+    elif _lines(path, fields) is None:
+        raise ValueError(f"{path} has other columns than {', '.join(fields)}: give another folder.")
+    writer.writerows(lines)
+    with path.open("a", newline="", encoding="utf-8") as file:
+        file.write(text.getvalue())

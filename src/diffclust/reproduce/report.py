@@ -1,0 +1,217 @@
+"""What is printed of a table: the paper's figures and ours beside them, made from the recorded runs alone."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import mean, median, stdev
+
+from scipy.stats import spearmanr, ttest_ind
+
+from .published import Line, published
+from .record import Outcome, Records
+from .spec import Row, Table
+
+LEVEL = 0.05
+MARK = "†"
+NOT_AGAIN = "paper, not run again"
+RULES = {"loss": "clustering_loss", "scatter": "scatter"}
+WORDS = {"loss": "kept by loss", "scatter": "kept by scatter"}
+
+
+@dataclass
+class Printed:
+    """A table as text: its header, its lines, and what is said below."""
+
+    header: list[str]
+    lines: list[list[str]]
+    notes: list[str]
+
+    def markdown(self) -> str:
+        rows = [self.header, ["---"] * len(self.header), *self.lines]
+        table = "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows)
+        return "\n\n".join([table, *self.notes])
+
+
+def printed(table: Table, records: Records, seeds: int | None = None) -> Printed:
+    layout = {"scores": _scores, "runs": _runs, "sets": _sets}[table.layout]
+    shown = layout(table, records, seeds or table.seeds)
+    if table.notes:
+        shown.notes.append(table.notes)
+    return shown
+
+
+def kept(row: Row, outcomes: Sequence[Outcome]) -> Outcome | None:
+    """The run the row's label-free rule keeps."""
+    if row.rule is None or len(outcomes) < 2:
+        return None
+    return min(outcomes, key=lambda outcome: outcome.figures[RULES[row.rule or ""]])
+
+
+def _blocks(table: Table) -> list[tuple[Line | None, list[Row]]]:
+    """Published lines by data set, in the paper's order, each with the rows of ours that belong to it; then the
+    others."""
+    lines = published(*table.source) if table.source else []
+    sets = list(dict.fromkeys(line.dataset for line in lines))
+    lines = sorted(lines, key=lambda line: sets.index(line.dataset))
+    blocks: list[tuple[Line | None, list[Row]]] = []
+    for line in lines:
+        rows = [row for row in table.rows if row.published == line.name]
+        if rows or table.whole:
+            blocks.append((line, rows))
+    known = {line.name for line in lines}
+    alone = [row for row in table.rows if row.published not in known]
+    return [*blocks, *([(None, alone)] if alone else [])]
+
+
+def _scores(table: Table, records: Records, seeds: int) -> Printed:
+    header = ["data", "row", "", *table.metrics, "every run: ACC"]
+    best = {row.spec.data: _best(table, records, row.spec.data) for row in table.rows if row.spec}
+    lines = []
+    for line, rows in _blocks(table):
+        where = line.dataset.removesuffix("-full") if line else ""
+        if line:
+            word = "paper" if rows else NOT_AGAIN
+            figures = [line.figures.get(name, line.figures.get(f"{name}_range", "")) for name in table.metrics]
+            lines.append([where, line.label, word, *figures, ""])
+        for row in rows:
+            lines += _row(row, records, best, table, seeds, where or (row.spec.data if row.spec else ""))
+    if len({line[0] for line in lines}) == 1:  # one data set, which the title names
+        header, lines = header[1:], [line[1:] for line in lines]
+    return Printed(header, lines, _remarks(table, records))
+
+
+def _row(
+    row: Row, records: Records, best: dict[str, dict[str, list[float]]], table: Table, seeds: int, where: str
+) -> list[list[str]]:
+    outcomes = records.of(row.spec) if row.spec else []
+    if row.spec is None or not outcomes:
+        return [[where, row.label, row.reason, *("" for _ in table.metrics), ""]]
+    cells = []
+    for column in table.metrics.values():
+        values = [outcome.figures[column] for outcome in outcomes]
+        mark = f" {MARK}" if as_good(values, best[row.spec.data][column]) else ""
+        cells.append(spread(values) + mark)
+    many = f"mean of {len(outcomes)}" + (f" (of {seeds})" if len(outcomes) < seeds else "")
+    every = " ".join(f"{outcome.figures['acc']:.1f}" for outcome in outcomes)
+    lines = [[where, row.label, many if len(outcomes) > 1 else "one run", *cells, every]]
+    choice = kept(row, outcomes)
+    if choice is not None:
+        figures = [f"{choice.figures[column]:.2f}" for column in table.metrics.values()]
+        lines.append([where, "", WORDS[row.rule or ""], *figures, ""])
+    return lines
+
+
+def _best(table: Table, records: Records, data: str) -> dict[str, list[float]]:
+    """For each score, the runs of the row with the best mean on a data set."""
+    rows = [records.of(row.spec) for row in table.rows if row.spec and row.spec.data == data]
+    found: dict[str, list[float]] = {}
+    for column in table.metrics.values():
+        values = [[outcome.figures[column] for outcome in outcomes] for outcomes in rows if outcomes]
+        found[column] = max(values, key=mean, default=[])
+    return found
+
+
+def as_good(values: Sequence[float], best: Sequence[float]) -> bool:
+    """Whether a mean is the best, or not significantly different from it (Welch's t-test over the runs)."""
+    if list(values) == list(best):
+        return True
+    if len(values) < 2 or len(best) < 2:
+        return False
+    if stdev(values) == stdev(best) == 0:
+        return mean(values) == mean(best)
+    return bool(ttest_ind(values, best, equal_var=False).pvalue > LEVEL)
+
+
+def spread(values: Sequence[float]) -> str:
+    return f"{mean(values):.2f}" + (f" ± {stdev(values):.2f}" if len(values) > 1 else "")
+
+
+def _remarks(table: Table, records: Records) -> list[str]:
+    remarks = [
+        f"{MARK}: the best mean of ours on the data set, or not significantly different from it (Welch's t-test over "
+        f"the runs, p > {LEVEL:g})."
+    ]
+    groups: dict[str, list[Row]] = {}
+    for row in table.rows:
+        if row.group:
+            groups.setdefault(row.group, []).append(row)
+    lines = {line.name: line for line in published(*table.source)} if table.source else {}
+    for group, rows in groups.items():
+        ours = [
+            mean(o.figures["acc"] for o in outcomes) for row in rows if row.spec and (outcomes := records.of(row.spec))
+        ]
+        theirs = {row.published: float(lines[row.published].figures["ACC"]) for row in rows if row.published in lines}
+        said = [f"ours {max(ours) - min(ours):.2f}"] if len(ours) > 1 else []
+        said += [f"paper {max(theirs.values()) - min(theirs.values()):.2f}"] if len(theirs) > 1 else []
+        if said and len(ours) > 1:
+            remarks.append(f"Largest less smallest mean ACC of {group} ({len(ours)} rows): {', '.join(said)}.")
+    return remarks
+
+
+def _runs(table: Table, records: Records, seeds: int) -> Printed:
+    """Every run beside its clustering loss, smallest first."""
+    header = ["whose", "run", "clustering loss", *table.metrics]
+    lines, notes = [], []
+    theirs = sorted(published(*table.source), key=lambda line: float(line.figures["L_clu"])) if table.source else []
+    for line in theirs:
+        lines.append(["paper", line.variant, line.figures["L_clu"], *(line.figures[name] for name in table.metrics)])
+    if theirs:
+        notes.append("paper: " + _correlation([(float(t.figures["L_clu"]), float(t.figures["ACC"])) for t in theirs]))
+    for row in table.rows:
+        outcomes = records.of(row.spec) if row.spec else []
+        if not outcomes:
+            lines.append(["ours", row.reason, "", *("" for _ in table.metrics)])
+        for o in sorted(outcomes, key=lambda o: o.figures["clustering_loss"]):
+            scores = [f"{o.figures[column]:.2f}" for column in table.metrics.values()]
+            lines.append(["ours", f"seed {o.seed}.{o.restart}", f"{o.figures['clustering_loss']:.9f}", *scores])
+        if outcomes:
+            of = f" (of {seeds})" if len(outcomes) < seeds else ""
+            means = " / ".join(spread([o.figures[column] for o in outcomes]) for column in table.metrics.values())
+            pairs = [(o.figures["clustering_loss"], o.figures["acc"]) for o in outcomes]
+            notes.append(f"ours: mean of {len(outcomes)}{of}: {means}. {_correlation(pairs)}")
+    return Printed(header, lines, notes)
+
+
+def _correlation(pairs: Sequence[tuple[float, float]]) -> str:
+    if len(pairs) < 3:
+        return "Too few runs for a rank correlation."
+    losses, scores = zip(*pairs, strict=True)
+    rho = float(spearmanr(losses, scores).statistic)
+    return f"Rank correlation of loss and ACC over {len(pairs)} runs: {rho:.2f} (-1: the smaller loss is always right)."
+
+
+def _sets(table: Table, records: Records, seeds: int) -> Printed:
+    """A line a method, a column a data set: ACC."""
+    lines: list[list[str]] = []
+    sets = list(dict.fromkeys(row.published[0] for row in table.rows if row.published))
+    header = ["method", "", *(name.rpartition("-")[2] for name in sets), "max", "mean", "median"]
+    by_method: dict[str, dict[str, str]] = {}
+    for line in published(*table.source) if table.source else []:
+        if line.dataset in sets:
+            by_method.setdefault(line.label, {})[line.dataset] = line.figures["ACC"]
+    again = {row.published[1] for row in table.rows if row.published}
+    for method, figures in by_method.items():
+        if method not in again and not table.whole:
+            continue
+        values = [float(figures[name]) for name in sets]
+        lines.append([method, "paper" if method in again else NOT_AGAIN, *figures.values(), *_summary(values)])
+        ours: dict[str, list[Row]] = {}
+        for row in table.rows:
+            if row.published and row.published[1] == method:
+                ours.setdefault(row.label, []).append(row)
+        for label, rows in ours.items():
+            outcomes = [records.of(row.spec) if row.spec else [] for row in rows]
+            if not any(outcomes):
+                lines.append([label, rows[0].reason, *("" for _ in sets), "", "", ""])
+                continue
+            means = [mean(o.figures["acc"] for o in runs) if runs else None for runs in outcomes]
+            cells = [f"{value:.2f}" if value is not None else "" for value in means]
+            known = [value for value in means if value is not None]
+            counts = sorted({len(runs) for runs in outcomes})
+            many = f"mean of {'-'.join(map(str, dict.fromkeys((counts[0], counts[-1]))))}"
+            complete = counts[0] >= seeds
+            lines.append([label, many if complete else f"{many} (of {seeds})", *cells, *_summary(known)])
+    return Printed(header, lines, [])
+
+
+def _summary(values: Sequence[float]) -> list[str]:
+    return [f"{figure(values):.2f}" for figure in (max, mean, median)]

@@ -1,0 +1,211 @@
+"""Run what a table lacks: a fit after another, each from its checkpoint where there is one."""
+
+import platform
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import sklearn
+import torch
+
+from .. import __version__, datasets
+from ..baselines import BASELINES
+from ..callbacks import Evaluate
+from ..engine.checkpoint import CheckpointFolder
+from ..engine.loop import Progress
+from ..engine.runtime import choose_device, choose_precision
+from ..metrics import effective_clusters, scores
+from .record import LABEL_FREE, SCORES, Outcome, Records
+from .spec import Spec, Table
+
+EVERY = 50  # epochs between two points of a curve, as in the authors' code; short runs have twenty
+MANY_ROWS = 10_000  # from there on an epoch on a CPU is worth a checkpoint
+
+
+class OutOfTime(Exception):
+    """The minutes are over."""
+
+
+@dataclass
+class Clock:
+    """Notes in the record how long each epoch took, so that a fit in several pieces adds up; stops at the deadline."""
+
+    deadline: float
+    last: float = field(default_factory=lambda: time.monotonic())
+
+    def __call__(self, progress: Progress) -> None:
+        now = time.monotonic()
+        progress.record["seconds"] = now - self.last
+        self.last = now
+        if now >= self.deadline:
+            raise OutOfTime
+
+
+@dataclass
+class Runner:
+    """checkpoint: folder for what is begun and not finished, and for embeddings that several rows share.
+    together: the seeds of a row as restarts of one fit, which a GPU runs side by side.
+    say: called with a line for each finished run.
+    """
+
+    records: Records
+    checkpoint: Path
+    device: str = "auto"
+    minutes: float = float("inf")
+    together: bool = False
+    verbose: bool = False
+    say: Callable[[str], None] = print
+    missing: dict[str, str] = field(default_factory=dict)  # data sets that could not be had, and why
+
+    def __post_init__(self) -> None:
+        self.deadline = time.monotonic() + 60 * self.minutes
+
+    def run(self, table: Table, seeds: int) -> bool:
+        """Bring every row to `seeds` runs. False: the time was over before."""
+        try:
+            for row in table.rows:
+                if row.spec is not None and row.spec.data not in self.missing:
+                    self._complete(row.spec, seeds, table.file, row.label)
+        except OutOfTime:
+            return False
+        return True
+
+    def _complete(self, spec: Spec, seeds: int, file: str, label: str) -> None:
+        while (lacking := seeds - len(done := self.records.of(spec))) > 0:
+            seed = next(s for s in range(len(done) + 1) if s not in {o.seed for o in done})
+            if time.monotonic() >= self.deadline:
+                raise OutOfTime
+            try:
+                X, y = load(spec)
+            except FileNotFoundError as error:
+                if str(error) not in self.missing.values():
+                    self.say(f"Not run here: {error}")
+                self.missing[spec.data] = str(error)
+                return
+            together = self.together and spec.is_ours and spec.features is None
+            outcomes = self._outcomes(spec, X, y, seed, lacking if together else 1)
+            self.records.add(file, outcomes)
+            for outcome in outcomes:
+                figures = " / ".join(f"{outcome.figures[name]:.2f}" for name in ("acc", "nmi", "ari"))
+                which = f"seed {outcome.seed}" + (f".{outcome.restart}" if len(outcomes) > 1 else "")
+                self.say(f"{spec.data}: {label}, {which}: {figures}, {outcome.place['seconds']} s")
+
+    def _outcomes(self, spec: Spec, X: Any, y: Any, seed: int, restarts: int) -> list[Outcome]:
+        if spec.features is not None:
+            X = self._embedding(spec.features, X, y, seed)
+        if not spec.is_ours:
+            began = time.monotonic()
+            labels = classical(spec, X, seed)
+            seconds = time.monotonic() - began
+            return [outcome(spec, seed, 0, y, {"labels": labels}, seconds, f"cpu, {platform.machine()}", "float64")]
+        estimator = self._fit(spec, X, y, seed, restarts)
+        seconds = sum(record["seconds"] for run in estimator.runs_ for record in run["history"]) / restarts
+        device = choose_device(self.device)
+        name = torch.cuda.get_device_name(device) if device.type == "cuda" else f"{device.type}, {platform.machine()}"
+        precision = choose_precision(estimator.precision)
+        return [
+            outcome(spec, seed, restart, y, run, seconds, name, precision)
+            for restart, run in enumerate(estimator.runs_)
+        ]
+
+    def _fit(self, spec: Spec, X: Any, y: Any, seed: int, restarts: int) -> Any:
+        folder = self.checkpoint / f"{spec.key}-{seed}x{restarts}"
+        epochs = spec.settings.get("epochs", "auto")
+        every = EVERY if epochs == "auto" else max(1, min(EVERY, epochs // 20))
+        slow = len(X) >= MANY_ROWS and choose_device(self.device).type == "cpu"
+        estimator = spec.estimator()(
+            **spec.settings,
+            n_init=restarts,
+            random_state=seed,
+            device=self.device,
+            verbose=self.verbose,
+            callbacks=[Evaluate(y, every), Clock(self.deadline)],
+            checkpoint=folder,
+            checkpoint_every=1 if slow else 20,
+        )
+        try:
+            estimator.fit(X)
+        except OutOfTime:
+            for older in CheckpointFolder(folder).files()[1:]:  # against a kill in mid-write; this was none
+                older.unlink()
+            raise
+        if any(kind == "interrupted" for run in estimator.runs_ for kind, _ in run["diagnostics"]["reports"]):
+            raise KeyboardInterrupt
+        folder.rmdir()
+        return estimator
+
+    def _embedding(self, spec: Spec, X: Any, y: Any, seed: int) -> Any:
+        """From the file of an earlier row, or learnt now."""
+        path = self.checkpoint / f"{spec.key}-{seed}.npy"
+        if not path.exists():
+            embedded = self._fit(spec, X, y, seed, 1).transform(X)
+            aside = path.with_suffix(".part")
+            with aside.open("wb") as file:
+                np.save(file, embedded)
+            aside.replace(path)
+        return np.load(path, allow_pickle=False)
+
+
+@lru_cache(maxsize=1)
+def _load(data: str, unit_length: bool, rows: int) -> tuple[Any, Any]:
+    X, y = datasets.load(data)
+    if rows and rows < len(X):
+        kept = np.sort(np.random.default_rng(0).permutation(len(X))[:rows])
+        X, y = X[kept], y[kept]
+    if unit_length:
+        flat = np.asarray(X, np.float32).reshape(len(X), -1)
+        length = np.linalg.norm(flat, axis=1, keepdims=True)
+        X = (flat / np.where(length > 0, length, 1)).reshape(X.shape)
+    return X, y
+
+
+def load(spec: Spec) -> tuple[Any, Any]:
+    """The samples as the run sees them, and their labels. The network of a row of features prepares them its way."""
+    source = spec.features or spec
+    return _load(spec.data, source.unit_length, source.rows)
+
+
+def classical(spec: Spec, X: Any, seed: int) -> Any:
+    """Labels by a classical method; k-means with settings of its own is scikit-learn's."""
+    settings = dict(spec.settings)
+    k = settings.pop("n_clusters")
+    X = np.asarray(X, np.float64).reshape(len(X), -1)
+    if settings:
+        from sklearn.cluster import KMeans
+
+        return KMeans(k, random_state=seed, **settings).fit_predict(X)
+    return BASELINES[spec.method](X, k, seed)
+
+
+def outcome(
+    spec: Spec, seed: int, restart: int, y: Any, run: dict[str, Any], seconds: float, device: str, precision: str
+) -> Outcome:
+    """One run, scored; `run` as in an estimator's `runs_`, or labels alone."""
+    figures = {name: 100 * value for name, value in scores(y, run["labels"]).items() if name in SCORES}
+    figures |= {name: run[name] for name in LABEL_FREE if name in run}
+    figures["effective_clusters"] = effective_clusters(run["labels"])
+    history = [record for record in run.get("history", []) if record["phase"] == "clustering"]
+    curve = [
+        {
+            "epoch": record["epoch"] + 1,
+            **{name: round(100 * record[name], 3) for name in ("acc", "nmi", "ari")},
+            **{name: record[name] for name in ("reconstruction", "clustering") if name in record},
+        }
+        for record in history
+        if "acc" in record
+    ]
+    place = {
+        "epochs": str(len(run.get("history", []))),
+        "seconds": f"{seconds:.1f}",
+        "device": device,
+        "threads": str(torch.get_num_threads()),
+        "precision": precision,
+        "diffclust": __version__,
+        "torch": torch.__version__,
+        "scikit-learn": sklearn.__version__,
+    }
+    return Outcome(spec.data, spec.method, spec.text, seed, restart, figures, place, curve)

@@ -1,0 +1,153 @@
+"""A table of a paper as data: which rows it has, and what is run for each. Nothing heavy is imported here."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from hashlib import sha256
+from typing import Any, Literal
+
+from ..methods import METHODS
+
+NOT_SETTINGS = ("n_init", "select")  # how many runs there are and which is kept is the table's business
+QUICK_ROWS, QUICK_EPOCHS = 400, 2
+
+
+def key(data: str, method: str, text: str) -> str:
+    """A short name for files of what is run."""
+    return f"{data}-{method}-{sha256(json.dumps([data, method, text]).encode()).hexdigest()[:10]}"
+
+
+@dataclass(frozen=True)
+class Spec:
+    """What is run: a method with its settings on a data set.
+
+    data: a name for `datasets.load`.
+    method: a name of `METHODS`, or a classical one of `baselines.BASELINES`.
+    paper: begin with the paper's own settings of this name.
+    changes: settings on top of them.
+    features: cluster what this one's network makes of the samples instead, trained with the same seed. Methods and
+        starts that are compared on one embedding then share it.
+    unit_length: each sample is brought to length one first.
+    rows: so many samples, drawn by a fixed seed; 0 for all.
+    """
+
+    data: str
+    method: str
+    paper: str = ""
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    features: "Spec | None" = None
+    unit_length: bool = False
+    rows: int = 0
+
+    @property
+    def is_ours(self) -> bool:
+        return any(method.name == self.method for method in METHODS)
+
+    def estimator(self) -> Any:
+        """The class, for one of our methods."""
+        return next(method for method in METHODS if method.name == self.method).load()
+
+    @cached_property
+    def settings(self) -> dict[str, Any]:
+        """All that is set explicitly, in the paper's settings or here."""
+        start = self.estimator().papers[self.paper] if self.paper else {}
+        return {name: value for name, value in {**start, **self.changes}.items() if name not in NOT_SETTINGS}
+
+    def describe(self) -> dict[str, Any]:
+        """Everything that makes the run what it is, but data and method."""
+        kept: dict[str, Any] = dict(self.settings)
+        if self.features is not None:
+            kept["features"] = {"method": self.features.method, **self.features.describe()}
+        if self.unit_length:
+            kept["unit_length"] = True
+        if self.rows:
+            kept["rows"] = self.rows
+        return kept
+
+    @cached_property
+    def text(self) -> str:
+        """`describe` as one line of JSON: what the results file keeps, and what runs are found by."""
+        return json.dumps(self.describe(), sort_keys=True)
+
+    @cached_property
+    def key(self) -> str:
+        return key(self.data, self.method, self.text)
+
+    def quick(self) -> "Spec":
+        """A small version: few samples, hardly any training."""
+        changes = dict(self.changes)
+        if self.is_ours:
+            known = self.settings
+            for name in ("epochs", "pretrain_epochs"):
+                wish = known.get(name, QUICK_EPOCHS)
+                changes[name] = QUICK_EPOCHS if isinstance(wish, str) else min(wish, QUICK_EPOCHS)
+        features = self.features.quick() if self.features is not None else None
+        return replace(self, changes=changes, features=features, rows=QUICK_ROWS)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line of a table: what is run, and whose published figures stand beside it.
+
+    label: ours.
+    published: data set, method and variant of the published line, as in published.csv.
+    rule: the label-free rule that keeps one of the runs.
+    reason: shown where there are no runs.
+    group: rows of one group differ in the start alone; the spread of their means is given.
+    x: place on the axis of a sweep.
+    """
+
+    label: str
+    spec: Spec | None = None
+    published: tuple[str, str, str] | None = None
+    rule: Literal["loss", "scatter"] | None = None
+    reason: str = "not run yet"
+    group: str = ""
+    x: float = 0.0
+
+
+SCORES: dict[str, str] = {"ACC": "acc", "NMI": "nmi", "ARI": "ari"}
+
+
+@dataclass(frozen=True)
+class Table:
+    """name: PAPER/TABLE on the command line.
+    source: paper and table in published.csv; its lines that no row re-runs are shown too, and marked.
+    metrics: name in print -> column of the results file.
+    layout: "scores" (a line a row), "runs" (every run with its clustering loss) or "sets" (a column a data set).
+    figure: "curves" over epochs, or a "sweep" of a setting (named by `axis`).
+    whole: False leaves out the published lines that no row re-runs.
+    """
+
+    name: str
+    title: str
+    rows: tuple[Row, ...]
+    source: tuple[str, str] | None = None
+    metrics: Mapping[str, str] = field(default_factory=lambda: SCORES)
+    layout: Literal["scores", "runs", "sets"] = "scores"
+    figure: Literal["", "curves", "sweep"] = ""
+    axis: str = ""
+    notes: str = ""
+    seeds: int = 5
+    whole: bool = True
+
+    @property
+    def file(self) -> str:
+        return self.name.replace("/", "-")
+
+    def only(self, wanted: str) -> "Table":
+        """The rows whose label or data set contains one of the words between commas, without published lines."""
+        words = [word.strip().lower() for word in wanted.split(",") if word.strip()]
+        kept = tuple(
+            row
+            for row in self.rows
+            if any(word in f"{row.label} {row.spec.data if row.spec else ''}".lower() for word in words)
+        )
+        if not kept:
+            labels = "; ".join(dict.fromkeys(row.label for row in self.rows))
+            raise ValueError(f"No row of {self.name} has {wanted!r} in its label or data set. There are: {labels}.")
+        return replace(self, rows=kept, whole=False)
+
+    def quick(self) -> "Table":
+        return replace(self, rows=tuple(replace(r, spec=r.spec.quick() if r.spec else None) for r in self.rows))

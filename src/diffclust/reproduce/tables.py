@@ -1,0 +1,16 @@
+"""Every table there is, by the name it has on the command line."""
+
+from difflib import get_close_matches
+
+from . import beyond, kmeansnet, tell
+from .spec import Table
+
+TABLES: dict[str, Table] = {table.name: table for table in (*tell.TABLES, *kmeansnet.TABLES, *beyond.TABLES)}
+
+
+def find(name: str) -> Table:
+    if name not in TABLES:
+        close = get_close_matches(name.lower(), TABLES, n=1)
+        hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(TABLES)}."
+        raise ValueError(f"No table is called {name!r}: {hint}")
+    return TABLES[name]

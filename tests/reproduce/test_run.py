@@ -1,0 +1,216 @@
+"""What a table lacks is run, once; work that was stopped goes on."""
+
+import shutil
+
+import numpy as np
+import pytest
+
+from diffclust import TELL, datasets, metrics
+from diffclust.reproduce import run
+from diffclust.reproduce.record import Records
+from diffclust.reproduce.run import Runner
+from diffclust.reproduce.spec import Row, Spec
+from diffclust.reproduce.tables import find
+
+from .conftest import PLAIN, spec, table
+
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+
+
+class FakeTime:
+    """A clock that goes on by a second with every look."""
+
+    def __init__(self):
+        self.now = 0
+
+    def monotonic(self):
+        self.now += 1
+        return self.now
+
+
+@pytest.fixture
+def runner(records, tmp_path):
+    def build(**options):
+        return Runner(records, tmp_path / "checkpoint", "cpu", **{"say": lambda line: None, **options})
+
+    return build
+
+
+@pytest.fixture
+def count_fits(monkeypatch):
+    fits = []
+    fit = TELL.fit
+
+    def counted(self, X, y=None):
+        fits.append((len(X), self.random_state, self.n_init))
+        return fit(self, X, y)
+
+    monkeypatch.setattr(TELL, "fit", counted)
+    return fits
+
+
+def test_every_seed_is_run_once(runner, records, count_fits):
+    rows = table(Row("plain", spec()))
+    assert runner().run(rows, 2)
+    assert count_fits == [(120, 0, 1), (120, 1, 1)]
+    assert runner().run(rows, 2)
+    again = Runner(Records(records.folder), runner().checkpoint, "cpu", say=lambda line: None)
+    assert again.run(rows, 3)
+    assert count_fits == [(120, 0, 1), (120, 1, 1), (120, 2, 1)]
+    assert (records.folder / "some-table.csv").exists()
+    assert not list(runner().checkpoint.iterdir())
+
+
+def test_what_is_recorded_is_what_a_fit_gives(runner, records):
+    runner().run(table(Row("plain", spec())), 1)
+    (recorded,) = records.of(spec())
+    X, y = run.load(spec())
+    model = TELL(**PLAIN, random_state=0, device="cpu").fit(X)
+    assert recorded.figures["acc"] == pytest.approx(100 * metrics.accuracy(y, model.labels_))
+    assert recorded.figures["nmi_geometric"] == pytest.approx(100 * metrics.nmi(y, model.labels_, "geometric"))
+    assert recorded.figures["clustering_loss"] == model.clustering_loss_
+    assert recorded.figures["scatter"] == model.runs_[0]["scatter"]
+    assert [point["epoch"] for point in recorded.curve] == [1, 2, 3, 4, 5, 6]
+    assert recorded.curve[-1]["acc"] == pytest.approx(recorded.figures["acc"], abs=1e-3)
+    assert recorded.place["device"].startswith("cpu")
+    assert float(recorded.place["seconds"]) >= 0
+
+
+def test_the_seeds_as_restarts_of_one_fit(runner, records, count_fits):
+    rows = table(Row("plain", spec()))
+    runner(together=True).run(rows, 3)
+    assert count_fits == [(120, 0, 3)]
+    X, y = run.load(spec())
+    model = TELL(**PLAIN, random_state=0, n_init=3, device="cpu").fit(X)
+    accuracies = [100 * metrics.accuracy(y, one["labels"]) for one in model.runs_]
+    assert [o.figures["acc"] for o in records.of(spec())] == pytest.approx(accuracies)
+    assert [(o.seed, o.restart) for o in records.of(spec())] == [(0, 0), (0, 1), (0, 2)]
+    del count_fits[:]
+    runner(together=True).run(rows, 5)
+    assert count_fits == [(120, 1, 2)]  # only what is lacking, from a seed that was not used
+
+
+def stopped(runner, monkeypatch, rows, seeds, minutes, **options):
+    """The same work in pieces of so many looks at the clock; how many it took."""
+    for piece in range(1, 100):
+        monkeypatch.setattr(run, "time", FakeTime())
+        if runner(minutes=minutes, **options).run(rows, seeds):
+            return piece
+    raise AssertionError("no end")
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_work_in_pieces_ends_where_whole_work_does(runner, records, monkeypatch, tmp_path, together):
+    monkeypatch.setattr(run, "MANY_ROWS", 0)  # a checkpoint an epoch
+    small = Spec("digits", "tell", changes={"n_clusters": 10, "pretrain_epochs": 4, "epochs": 6}, rows=120)
+    rows = table(Row("whole", small))
+    whole = Runner(Records(tmp_path / "whole"), tmp_path / "other", "cpu", together=together, say=lambda line: None)
+    whole.run(rows, 2)
+    pieces = stopped(runner, monkeypatch, rows, 2, minutes=7 / 60, together=together)
+    assert pieces > 3
+    for ours, theirs in zip(records.of(small), whole.records.of(small), strict=True):
+        assert ours.figures == theirs.figures
+        assert ours.curve == theirs.curve
+    assert [float(o.place["seconds"]) for o in records.of(small)] == [pytest.approx(10, abs=1.5)] * 2  # of all pieces
+
+
+def test_a_clean_stop_leaves_one_checkpoint_that_can_travel(runner, records, monkeypatch, tmp_path):
+    monkeypatch.setattr(run, "MANY_ROWS", 0)
+    monkeypatch.setattr(run, "time", FakeTime())
+    rows = table(Row("plain", spec(epochs=12)))
+    first = runner(minutes=10 / 60)
+    assert not first.run(rows, 1)
+    assert records.outcomes == []
+    (folder,) = first.checkpoint.iterdir()
+    assert len(list(folder.iterdir())) == 1
+    elsewhere = tmp_path / "elsewhere"
+    shutil.copytree(first.checkpoint, elsewhere)
+    monkeypatch.setattr(run, "time", FakeTime())
+    seen = []
+    monkeypatch.setattr(run.Evaluate, "__call__", lambda self, progress: seen.append(progress.epoch))
+    assert Runner(records, elsewhere, "cpu", say=lambda line: None).run(rows, 1)
+    assert seen[0] > 3
+    assert seen[-1] == 11
+
+
+def test_no_time_at_all(runner, records):
+    assert not runner(minutes=0).run(table(Row("plain", spec())), 1)
+    assert records.outcomes == []
+
+
+def test_a_run_the_user_broke_off_is_not_recorded(runner, records, monkeypatch):
+    def ctrl_c(self, progress):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(run.Evaluate, "__call__", ctrl_c)
+    with pytest.raises(KeyboardInterrupt):
+        runner().run(table(Row("plain", spec())), 1)
+    assert records.outcomes == []
+
+
+def test_rows_on_the_same_features_share_one_network(runner, records, count_fits):
+    alone = {"n_clusters": 10, "pretrain_epochs": 2, "epochs": 0}
+    network = Spec("digits", "tell", changes=alone, rows=120)
+    rows = table(
+        Row("k-means", Spec("digits", "kmeans", changes={"n_clusters": 10}, features=network)),
+        Row(
+            "one start",
+            Spec("digits", "kmeans", changes={"n_clusters": 10, "init": "random", "n_init": 1}, features=network),
+        ),
+        Row("two stages", Spec("digits", "tell", changes={**PLAIN, "sphere": True}, features=network)),
+    )
+    runner(together=True).run(rows, 2)
+    assert sorted(count_fits) == [(120, 0, 1), (120, 0, 1), (120, 1, 1), (120, 1, 1)]  # network, centres; two seeds
+    X, _ = run.load(network)
+    ours = np.load(runner().checkpoint / f"{network.key}-1.npy")
+    assert (ours == TELL(**alone, random_state=1, device="cpu").fit(X).transform(X)).all()
+    for row in rows.rows:
+        assert len(records.of(row.spec)) == 2
+    assert records.of(rows.rows[0].spec)[0].figures["acc"] > 20  # ten digits: better than nothing
+
+
+def test_samples_of_unit_length():
+    X, y = run.load(Spec("digits", "tell", unit_length=True, rows=50))
+    assert X.shape == (50, 8, 8)
+    assert np.square(X).sum((1, 2)) == pytest.approx(1)
+    plain, same = run.load(Spec("digits", "tell", rows=50))
+    assert (y == same).all()
+    assert plain / np.linalg.norm(plain, axis=(1, 2), keepdims=True) == pytest.approx(X, abs=1e-6)
+    assert len(run.load(Spec("digits", "tell"))[0]) == len(datasets.load("digits")[0])
+
+
+def test_a_missing_data_set_is_said_once_and_the_rest_goes_on(runner, records, monkeypatch, tmp_path):
+    monkeypatch.setenv("DIFFCLUST_DATA", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    said = []
+    rows = [Row("absent", Spec(f"cifar100-s{s}", "tell", "cifar10")) for s in (1, 2)]
+    assert runner(say=said.append).run(table(*rows, Row("plain", spec())), 1)
+    assert len(said) == 2
+    assert said[0].startswith("Not run here: cifar100 is neither in")
+    assert "plain, seed 0" in said[1]
+
+
+@pytest.fixture
+def cifar100(monkeypatch, tmp_path):
+    """CIFAR-100 in its official binary form, with 12 images of each class of superclass 1, 6 train and 6 test."""
+    rng = np.random.default_rng(0)
+    home = tmp_path / "cifar-100-binary"
+    home.mkdir()
+    fine = np.repeat([4, 30, 55, 72, 95], 6).astype(np.uint8)
+    for part in ("train", "test"):
+        records = rng.integers(0, 256, (30, 3074)).astype(np.uint8)
+        records[:, 0], records[:, 1] = 0, fine
+        (home / f"{part}.bin").write_bytes(records.tobytes())
+    monkeypatch.setenv("DIFFCLUST_DATA", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+
+@pytest.mark.parametrize("name", ["tell/table2", "kmeansnet/table2"])
+def test_superclasses_of_cifar100(runner, records, cifar100, name):
+    rows = find(name).quick()
+    first = [row for row in rows.rows if row.spec.data == "cifar100-s1"]
+    runner().run(table(*first), 1)
+    for row in first:
+        (recorded,) = records.of(row.spec)
+        assert 20 <= recorded.figures["acc"] <= 100  # five classes of twelve
+        assert recorded.figures["effective_clusters"] <= 5

@@ -1,0 +1,102 @@
+"""The tables as data: every row can be run, and stands beside the figure it claims."""
+
+import pytest
+
+from diffclust.reproduce.published import published
+from diffclust.reproduce.spec import QUICK_EPOCHS, QUICK_ROWS, Spec
+from diffclust.reproduce.tables import TABLES, find
+
+ROWS = [pytest.param(table, row, id=f"{table.name}: {row.label}") for table in TABLES.values() for row in table.rows]
+SPECS = {row.spec.key: row.spec for table in TABLES.values() for row in table.rows if row.spec}
+
+
+def test_published_figures_are_those_of_the_papers():
+    """Picked by hand from the papers."""
+    lines = {line.name: line.figures for line in published("TELL", "1")}
+    assert lines["mnist-full", "TELL", ""] == {"ACC": "95.16", "NMI": "88.83", "ARI": "89.66"}
+    assert lines["cifar10-full", "VaDE", ""]["ACC"] == "20.87"
+    runs = published("TELL", "S1")
+    assert [line.figures["ACC"] for line in runs] == ["95.16", "95.10", "82.88", "82.04", "81.69"]
+    four = {line.variant: line.figures for line in published("k-meansNet", "4")}
+    assert four["CNN features; optimizer=Adagrad; alpha=1e-3"]["homogeneity"] == "65.04"
+    assert len({line.dataset for line in published("TELL", "3")} - {"cifar100-super-s11..s20"}) == 10
+
+
+@pytest.mark.parametrize(("table", "row"), ROWS)
+def test_every_row_is_run_or_says_why_not_and_finds_its_figure(table, row):
+    assert row.spec is not None or row.reason.startswith("not run here")
+    if row.published is not None and table.layout != "runs":
+        assert row.published in {line.name for line in published(*table.source)}
+
+
+@pytest.mark.parametrize("spec", SPECS.values(), ids=str)
+def test_settings_are_ones_the_estimator_takes(spec):
+    while spec is not None:
+        if spec.is_ours:
+            spec.estimator()(**spec.settings)._check_settings()
+        else:
+            assert spec.settings["n_clusters"] in (5, 10)
+        spec = spec.features
+
+
+def test_the_papers_rows_have_the_papers_settings():
+    row = find("tell/table1").rows[0]
+    assert (row.spec.settings["epochs"], row.spec.settings["weight"], row.spec.settings["init"]) == (
+        3000,
+        0.01,
+        "random",
+    )
+    assert not {"n_init", "select"} & set(row.spec.settings)
+    assert find("tell/tableS1").rows[0].spec.key == row.spec.key  # one run serves both tables
+    sweep = find("kmeansnet/figure5").rows
+    assert sorted({row.x for row in sweep}) == pytest.approx([m * 10**p for p in range(-5, 0) for m in (1, 5)])
+    assert all(row.spec.settings["alpha"] == row.x for row in sweep)
+    assert [row.spec.data for row in find("tell/table3").rows[:10]] == [f"cifar100-s{s}" for s in range(11, 21)]
+
+
+def test_beyond_the_paper_has_300_epochs_in_all():
+    for row in find("beyond/mnist").rows:
+        assert row.spec.settings["pretrain_epochs"] + row.spec.settings["epochs"] == 300
+
+
+def test_a_run_is_known_by_all_that_makes_it_what_it_is():
+    plain = Spec("mnist", "tell", "mnist")
+    assert plain.key == Spec("mnist", "tell", "mnist", {"epochs": 3000, "n_init": 1}).key
+    others = [
+        Spec("usps", "tell", "mnist"),
+        Spec("mnist", "tell", "mnist", {"epochs": 3001}),
+        Spec("mnist", "tell", "mnist", unit_length=True),
+        Spec("mnist", "tell", "mnist", rows=100),
+        Spec("mnist", "tell", "mnist", features=Spec("mnist", "tell", "mnist", {"epochs": 0})),
+        Spec("mnist", "tell", "mnist", features=Spec("mnist", "tell", "mnist", {"epochs": 1})),
+    ]
+    assert len({spec.key for spec in (plain, *others)}) == 7
+
+
+def test_quick_is_small():
+    for table in TABLES.values():
+        for row in table.quick().rows:
+            for spec in (row.spec, row.spec.features) if row.spec else ():
+                if spec is not None and spec.is_ours:
+                    assert spec.rows == QUICK_ROWS
+                    assert max(spec.settings["epochs"], spec.settings["pretrain_epochs"]) <= QUICK_EPOCHS
+
+
+def test_a_part_of_a_table():
+    part = find("tell/table1").only("cifar10, gmm")
+    assert [(row.label, row.spec.data) for row in part.rows] == [
+        ("GMM, CNN features", "mnist"),
+        ("TELL, CNN", "cifar10"),
+        ("k-means, CNN features", "cifar10"),
+        ("GMM, CNN features", "cifar10"),
+        ("FCM, CNN features", "cifar10"),
+    ]
+    with pytest.raises(ValueError, match=r"No row of tell/table1 has 'xyz' .*There are: TELL, CNN; k-means"):
+        find("tell/table1").only("xyz")
+
+
+def test_an_unknown_table():
+    with pytest.raises(ValueError, match="No table is called 'tell/tabel1': did you mean 'tell/table1'"):
+        find("tell/tabel1")
+    with pytest.raises(ValueError, match="there are tell/table1, "):
+        find("zzz")
