@@ -572,6 +572,6 @@ def test_reproduce_quick_keeps_away_from_the_results(works, tmp_path, small_tabl
 
 def test_reproduce_asked_wrongly(refused, small_table, tmp_path):
     refused("reproduce", "some/figrue", says="did you mean 'some/figure'?")
-    refused("reproduce", "some/figure", "--only", "dec", says="There are: TELL; k-means")
+    refused("reproduce", "some/figure", "--only", "dec", says="There are: digits: TELL; digits: k-means")
     (tmp_path / "file").touch()
     refused("reproduce", "some/figure", "--results", "file", says="--results file is a file, not a folder")

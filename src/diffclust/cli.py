@@ -250,12 +250,15 @@ def reproduce(
     show: Annotated[bool, typer.Option("--show", help="Print what is there; run nothing.")] = False,
     quick: Annotated[bool, typer.Option("--quick", help="A small version, in a minute.")] = False,
     seeds: Annotated[int | None, typer.Option(help="Runs of each row; the default is the table's, 5.", min=1)] = None,
-    only: Annotated[str, typer.Option(help="Rows with one of these words (commas between) in label or data.")] = "",
+    only: Annotated[
+        list[str] | None,
+        typer.Option(metavar="TEXT", help='Rows with this in them ("mnist: TELL"); may be repeated.'),
+    ] = None,
     together: Annotated[bool, typer.Option("--together", help="The runs of a row as restarts of one fit.")] = False,
     minutes: Annotated[float | None, typer.Option(help="Stop after so long; call again to go on.", min=0.0)] = None,
     device: Device = "auto",
-    results: Annotated[Path | None, typer.Option(help="Folder of the CSV files. [default: benchmarks/results]")] = None,
-    checkpoint: Annotated[Path | None, typer.Option(help="Folder for what is begun. [default: runs/reproduce]")] = None,
+    results: Annotated[Path | None, typer.Option(help="Folder of the CSV files; else benchmarks/results.")] = None,
+    checkpoint: Annotated[Path | None, typer.Option(help="Folder for what is begun; else runs/reproduce.")] = None,
 ) -> None:
     """Run a paper's table again, and print it beside the published figures."""
     from .reproduce.record import Records

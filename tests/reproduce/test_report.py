@@ -13,7 +13,7 @@ from .conftest import outcome, spec, table
 
 
 def test_paper_mean_and_kept_run_stand_beside_one_another(records):
-    one = find("tell/table1").only("tell")
+    one = find("tell/table1").only(["TELL"])
     row = one.rows[0]
     losses = [0.3, 0.1, 0.2]
     records.add("a", [outcome(row.spec, i, acc, clustering_loss=losses[i]) for i, acc in enumerate((90, 80, 70))])

@@ -1,7 +1,7 @@
 """A table of a paper as data: which rows it has, and what is run for each. Nothing heavy is imported here."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import sha256
@@ -136,17 +136,17 @@ class Table:
     def file(self) -> str:
         return self.name.replace("/", "-")
 
-    def only(self, wanted: str) -> "Table":
-        """The rows whose label or data set contains one of the words between commas, without published lines."""
-        words = [word.strip().lower() for word in wanted.split(",") if word.strip()]
+    def only(self, wanted: Sequence[str]) -> "Table":
+        """The rows that one of the texts is part of, as in "mnist: TELL, CNN"; without the other published lines."""
+        names = [f"{row.spec.data}: {row.label}" if row.spec else row.label for row in self.rows]
         kept = tuple(
             row
-            for row in self.rows
-            if any(word in f"{row.label} {row.spec.data if row.spec else ''}".lower() for word in words)
+            for row, name in zip(self.rows, names, strict=True)
+            if any(text.lower() in name.lower() for text in wanted)
         )
         if not kept:
-            labels = "; ".join(dict.fromkeys(row.label for row in self.rows))
-            raise ValueError(f"No row of {self.name} has {wanted!r} in its label or data set. There are: {labels}.")
+            said = ", ".join(map(repr, wanted))
+            raise ValueError(f"No row of {self.name} has {said} in it. There are: {'; '.join(dict.fromkeys(names))}.")
         return replace(self, rows=kept, whole=False)
 
     def quick(self) -> "Table":
