@@ -62,6 +62,7 @@ def test_not_significantly_different_from_the_best():
     assert not as_good([91.0], best)  # one run has no spread
     assert not as_good([91.0, 91.0], [92.0, 92.0])
     assert as_good([92.0, 92.0], [92.0, 92.0, 92.0])
+    assert not as_good([12.25] * 5, best)  # collapsed runs are all the same
 
 
 def test_marks_are_given_within_a_data_set(records):

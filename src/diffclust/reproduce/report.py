@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import mean, median, stdev
 
-from scipy.stats import spearmanr, ttest_ind
+from scipy.stats import spearmanr, ttest_ind_from_stats
 
 from .published import Line, published
 from .record import Outcome, Records
@@ -116,9 +116,10 @@ def as_good(values: Sequence[float], best: Sequence[float]) -> bool:
         return True
     if len(values) < 2 or len(best) < 2:
         return False
-    if stdev(values) == stdev(best) == 0:
-        return mean(values) == mean(best)
-    return bool(ttest_ind(values, best, equal_var=False).pvalue > LEVEL)
+    ours, theirs = ((mean(runs), stdev(runs), len(runs)) for runs in (values, best))
+    if ours[1] == theirs[1] == 0:
+        return ours[0] == theirs[0]
+    return bool(ttest_ind_from_stats(*ours, *theirs, equal_var=False).pvalue > LEVEL)
 
 
 def spread(values: Sequence[float]) -> str:
@@ -172,9 +173,9 @@ def _runs(table: Table, records: Records, seeds: int) -> Printed:
 
 
 def _correlation(pairs: Sequence[tuple[float, float]]) -> str:
-    if len(pairs) < 3:
-        return "Too few runs for a rank correlation."
     losses, scores = zip(*pairs, strict=True)
+    if len(set(losses)) < 3 or len(set(scores)) < 2:
+        return "Too few different runs for a rank correlation."
     rho = float(spearmanr(losses, scores).statistic)
     return f"Rank correlation of loss and ACC over {len(pairs)} runs: {rho:.2f} (-1: the smaller loss is always right)."
 
