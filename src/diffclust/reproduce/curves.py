@@ -62,16 +62,16 @@ def _percent(axis: "Axes", title: str) -> None:
 
 
 def _losses_over_epochs(axis: "Axes", outcomes: Sequence[Outcome]) -> None:
-    for color, name in zip(("C3", "C4"), LOSSES, strict=True):
-        if not any(name in point for outcome in outcomes for point in outcome.curve):
-            continue
+    """Each loss on a scale of its own."""
+    names = [name for name in LOSSES if any(name in point for outcome in outcomes for point in outcome.curve)]
+    for color, name in zip(("C3", "C4"), names, strict=False):
+        own = axis if name == names[0] else axis.twinx()
         for outcome in outcomes:
-            axis.plot(*_points(outcome, name), color=color, linewidth=0.8, alpha=0.6)
-        axis.plot([], [], color=color, label=f"{name} loss")
+            own.plot(*_points(outcome, name), color=color, linewidth=0.8, alpha=0.6)
+        own.set_ylabel(f"{name} loss", color=color)
+        own.tick_params(axis="y", colors=color)
     axis.set_xlabel("epoch")
-    axis.set_ylabel("loss")
     axis.grid(alpha=0.3)
-    axis.legend(loc="best", fontsize=8)
 
 
 def _points(outcome: Outcome, name: str) -> tuple[list[float], list[float]]:
