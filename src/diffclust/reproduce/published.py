@@ -1,4 +1,7 @@
-"""The papers' own figures, as printed: published.csv, one figure a line with the table it stands in."""
+"""The papers' own figures, as printed: published.csv, one figure a line with the table it stands in.
+
+Its notes call "Deep Clustering With Sample-Assignment Invariance Prior", an earlier paper of the authors, SAIP.
+"""
 
 import csv
 from dataclasses import dataclass, field

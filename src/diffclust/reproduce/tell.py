@@ -105,7 +105,7 @@ TABLES = (
         ),
         (PAPER, "1"),
         notes="The paper prints the run of smallest clustering loss out of five; its five runs are in tell/tableS1 and "
-        "S2. Its other lines are those of the k-meansNet paper, which took them from dense features or from still "
+        "S2. Most other lines are those of the k-meansNet paper, which took them from dense features or from still "
         "earlier papers: not a controlled comparison.",
     ),
     superclasses("2", range(1, 11)),
