@@ -16,6 +16,7 @@ def _labels(model: ClusterModel, data: Data) -> torch.Tensor:
     model.eval()
     return data.map(lambda x: model.clusters.logits(model.embed(x).double()).argmax(1))
 
+
 SIDE_BY_SIDE = 8  # restarts at most: more would wait for memory
 PARALLEL = ("cuda",)  # kinds of device where that is faster than one after the other
 
@@ -72,6 +73,8 @@ class StopWhenLossSettles:
 class Evaluate:
     """Score the labels against known ones every `every` epochs of clustering and after the last: ACC, NMI and ARI go
     into the epoch's record in `history_`. It only watches: the fit is the same with and without it."""
+
+    stateless = True
 
     def __init__(self, y: Any, every: int = 50) -> None:
         self.y, self.every = y, every
@@ -134,9 +137,13 @@ class Watchers:
         return [*callbacks, self.bar] if self.bar else callbacks
 
     def width(self, device: torch.device) -> int:
-        """How many restarts run side by side: on a GPU, unless someone watches who could mistake one for another."""
-        discreet = all(inspect.isroutine(c) or hasattr(c, "state_dict") for c in self.estimator.callbacks)
-        return SIDE_BY_SIDE if discreet and device.type in PARALLEL else 1
+        """How many restarts run side by side: on a GPU, unless someone watches who could mistake one for another. A
+        function has no memory, nor has an object that says `stateless`; one with a `state_dict` gets it back."""
+
+        def discreet(callback: Callback) -> bool:
+            return inspect.isroutine(callback) or hasattr(callback, "state_dict") or hasattr(callback, "stateless")
+
+        return SIDE_BY_SIDE if device.type in PARALLEL and all(map(discreet, self.estimator.callbacks)) else 1
 
     def tell_sklearn(self, progress: Progress) -> None:
         task = self.context.subcontext(task_name=progress.phase)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import sklearn
@@ -36,6 +36,7 @@ class Clock:
 
     deadline: float
     last: float = field(default_factory=lambda: time.monotonic())
+    stateless: ClassVar = True  # restarts side by side share the time
 
     def __call__(self, progress: Progress) -> None:
         now = time.monotonic()
@@ -106,7 +107,7 @@ class Runner:
         seconds = sum(record["seconds"] for run in estimator.runs_ for record in run["history"]) / restarts
         device = choose_device(self.device)
         name = torch.cuda.get_device_name(device) if device.type == "cuda" else f"{device.type}, {platform.machine()}"
-        precision = choose_precision(estimator.precision)
+        precision = choose_precision(estimator.precision, device)
         return [
             outcome(spec, seed, restart, y, run, seconds, name, precision)
             for restart, run in enumerate(estimator.runs_)
