@@ -13,6 +13,11 @@ if not torch.cuda.is_available():
 
 ESTIMATORS = [method.estimator for method in METHODS]
 QUICK = {"pretrain_epochs": 3, "epochs": 4, "random_state": 0, "device": "cpu"}
+OWN_STOP = {"DEC": {"tolerance": 0}, "IDEC": {"tolerance": 0}}  # off, where tests count epochs
+
+
+def quick_settings(name):
+    return {**QUICK, **OWN_STOP.get(name, {})}
 
 
 def pytest_collection_modifyitems(items):
@@ -36,7 +41,7 @@ def method(request):
 @pytest.fixture
 def quick(method):
     """An estimator of every method, with little training; keyword arguments change its settings."""
-    return lambda n_clusters=3, **settings: method(n_clusters, **{**QUICK, **settings})
+    return lambda n_clusters=3, **settings: method(n_clusters, **{**quick_settings(method.__name__), **settings})
 
 
 @pytest.fixture(scope="session")

@@ -155,7 +155,7 @@ def test_code_is_named_but_not_kept(quick, digits, tmp_path):
     model = quick(4, callbacks=[lambda progress: None], optimizer=torch.optim.Adam).fit(digits[0])
     model.save(tmp_path / "m")
     assert json.loads((tmp_path / "m" / SETTINGS).read_text())["not_saved"] == ["optimizer", "callbacks"]
-    assert diffclust.load(tmp_path / "m").optimizer == "adam"
+    assert diffclust.load(tmp_path / "m").optimizer == type(model)().optimizer
 
 
 def test_settings_changed_after_the_fit_do_not_change_the_model(digits, tmp_path):

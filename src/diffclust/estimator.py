@@ -28,7 +28,7 @@ from .engine.data import Data, TensorRows
 from .engine.lanes import Lane, side_by_side
 from .engine.loop import Callback, Record, Stage, Training, training
 from .engine.model import ClusterModel, Pretraining, Report, Trainable
-from .engine.optimizers import OPTIMIZERS
+from .engine.optimizers import OPTIMIZERS, make_optimizer
 from .engine.runtime import Randomness, choose_device, choose_precision, restart_seeds, seeded
 from .inputs import Given, read
 from .nn.augment import jitter
@@ -38,8 +38,6 @@ from .selection import RULES, Run
 
 hyperparameters = dataclass(kw_only=True, eq=False, repr=False)
 
-STARTS = ("k-means", "k-means++", "random")
-
 
 def describe(value: Any) -> Any:
     """A setting as something that can be compared from one process to the next."""
@@ -47,6 +45,8 @@ def describe(value: Any) -> Any:
         return value
     if isinstance(value, (np.ndarray, np.generic, Tensor)):
         return np.asarray(value).tolist()
+    if isinstance(value, (tuple, list)):
+        return [describe(item) for item in value]
     return getattr(value, "__qualname__", type(value).__qualname__)
 
 
@@ -101,6 +101,9 @@ class PrototypeClusterer(
     papers: ClassVar[dict[str, dict[str, Any]]] = {}
     choices: ClassVar[dict[str, tuple[Any, ...]]] = {}  # what a method's own knobs may be
     ranges: ClassVar[dict[str, tuple[float, float]]] = {}
+    code: ClassVar[tuple[str, ...]] = ()  # knobs that may be functions, and without which the model means nothing
+    integers: ClassVar[dict[str, int]] = {}  # the method's own whole numbers, with the least each may be
+    starts: ClassVar[tuple[str, ...]] = ("k-means", "k-means++", "random")
     # What "auto" epochs mean, for pretraining and for the method: so many steps, within these limits.
     auto_steps: ClassVar[tuple[int, int]] = (2800, 1400)
     auto_most: ClassVar[tuple[int, int]] = (200, 100)
@@ -120,6 +123,15 @@ class PrototypeClusterer(
 
     def pretraining(self, model: ClusterModel) -> Trainable:
         return Pretraining(model)
+
+    def pretraining_plan(self, model: ClusterModel, epochs: int) -> list[tuple[str, Trainable, int]]:
+        """What is trained before the method begins: phases by name, and their epochs."""
+        return [("pretraining", self.pretraining(model), epochs)]
+
+    def auto_epochs(self, phase: int, steps: int) -> int:
+        """What "auto" means, for pretraining (0) and for the method (1), with so many steps an epoch."""
+        wanted = math.ceil(self.auto_steps[phase] / steps)
+        return min(self.auto_most[phase], max(self.auto_least[phase], wanted))
 
     def is_joint(self) -> bool:
         """Whether the network goes on learning beside the centres."""
@@ -142,8 +154,8 @@ class PrototypeClusterer(
         device = choose_device(self.device)
         data = Data(given.rows, device, self._batch_size(len(given.rows)), self._augmentation(given.rows.row_shape))
         with seeded(0, device):  # a misfit of network and data shows before training
-            self.build_model(self.build_autoencoder(data), len(data))
-        plan = self._epochs(self.pretrain_epochs, data, 0) + self._epochs(self.epochs, data, 1)
+            trial = self.build_model(self.build_autoencoder(data), len(data))
+            plan = self._epochs(self.epochs, data, 1) + sum(epochs for *_, epochs in self._plan(trial, data))
         ledger = self._ledger(data)
         runs: list[Run] = []
         with Watchers(self, epochs=plan) as watchers:
@@ -189,19 +201,26 @@ class PrototypeClusterer(
         self, model: ClusterModel, data: Data, go: Callable[..., Training], page: Page
     ) -> Generator[Stage, None, tuple[list[Record], list[Report]]]:
         """Train the autoencoder alone, or take it from the checkpoint where that is behind us."""
-        epochs = self._epochs(self.pretrain_epochs, data, 0) if model.network_learns else 0
-        kept = page.finished("pretraining")
-        if kept is not None:
-            model.load_state_dict(kept["model"])
-            set_random_states(kept["random"], data.device)
-            return list(kept["history"]), [Report(*report) for report in kept["reports"]]
-        if epochs == 0:
-            return [], []
-        first = self.pretraining(model)
-        history = yield from go(first, data, self.build_optimizer(first), epochs=epochs, phase="pretraining")
-        outcome = {"history": history, "reports": first.reports, "model": model.state_dict()}
-        page.finish_phase("pretraining", {**outcome, "random": random_states(data.device)})
-        return list(history), first.reports
+        history: list[Record] = []
+        reports: list[Report] = []
+        for phase, first, epochs in self._plan(model, data):
+            kept = page.finished(phase)
+            if kept is not None:
+                model.load_state_dict(kept["model"])
+                set_random_states(kept["random"], data.device)
+            elif epochs == 0 or page.ledger.interrupted:
+                continue
+            else:
+                records = yield from go(first, data, self.build_optimizer(first), epochs=epochs, phase=phase)
+                kept = {"history": records, "reports": first.reports, "model": model.state_dict()}
+                page.finish_phase(phase, {**kept, "random": random_states(data.device)})
+            history += kept["history"]
+            reports += [Report(*report) for report in kept["reports"]]
+        return history, reports
+
+    def _plan(self, model: ClusterModel, data: Data) -> list[tuple[str, Trainable, int]]:
+        epochs = self._epochs(self.pretrain_epochs, data, 0)
+        return self.pretraining_plan(model, epochs) if model.network_learns else []
 
     def _ledger(self, data: Data) -> Ledger:
         """Where the fit stands: at its beginning, or where the checkpoint says."""
@@ -217,23 +236,18 @@ class PrototypeClusterer(
         return networks.build(self.network, data, self.embedding_dim, self.network_options())
 
     def build_optimizer(self, model: Trainable) -> Optimizer | None:
-        parameters = [p for p in model.parameters() if p.requires_grad]
-        if not parameters:
-            return None
-        if callable(self.optimizer):
-            return self.optimizer(parameters)
-        kind, usual = OPTIMIZERS[self.optimizer]
-        fused: dict[str, Any] = {"fused": True} if self.optimizer in ("adam", "adamw") else {}
-        return kind(parameters, lr=usual if self.lr is None else self.lr, **fused)  # type: ignore[call-arg]
+        return make_optimizer(model, self.optimizer, self.lr)
 
     def first_centers(self, embedding_dim: int) -> Start | Tensor:
         """The method's `init`, checked: a name, or centres as a tensor."""
         init: Any = getattr(self, "init", "k-means")
         if isinstance(init, str):
-            if init not in STARTS:
-                raise ValueError(f"init={init!r} should be one of {', '.join(STARTS)}, or an array.")
+            if init not in self.starts:
+                raise ValueError(f"init={init!r} should be one of {', '.join(self.starts)}, or an array.")
             return init  # type: ignore[return-value]
-        centers = torch.from_numpy(np.array(init.detach().cpu() if isinstance(init, Tensor) else init, np.float32))
+        centers = torch.from_numpy(
+            np.array(init.detach().cpu().numpy() if isinstance(init, Tensor) else init, np.float32)
+        )
         if centers.shape != (self.n_clusters, embedding_dim):
             raise ValueError(
                 f"init has shape {tuple(centers.shape)}, expected "
@@ -244,10 +258,7 @@ class PrototypeClusterer(
         return centers
 
     def _epochs(self, wish: int | str, data: Data, phase: int) -> int:
-        if wish != "auto":
-            return int(wish)
-        wanted = math.ceil(self.auto_steps[phase] / data.steps)
-        return min(self.auto_most[phase], max(self.auto_least[phase], wanted))
+        return self.auto_epochs(phase, data.steps) if wish == "auto" else int(wish)
 
     def _batch_size(self, n: int) -> int:
         if self.batch_size == "auto":
@@ -396,6 +407,8 @@ class PrototypeClusterer(
         integer("pretrain_epochs", 0, auto=True)
         integer("epochs", 0, auto=True)
         integer("checkpoint_every", 1)
+        for name, smallest in self.integers.items():
+            integer(name, smallest)
         if self.select not in RULES:
             raise ValueError(f"select={self.select!r} should be one of {', '.join(RULES)}.")
         if not callable(self.optimizer) and self.optimizer not in OPTIMIZERS:

@@ -40,16 +40,25 @@ def fills_unit_interval(values: Summary, row_shape: tuple[int, ...]) -> bool:
     return inside and (values.high >= 0.5 if len(row_shape) == 3 else values.spread >= NARROW)
 
 
-def build(wish: str | nn.Module, data: Data, embedding_dim: int, options: dict[str, dict[str, Any]]) -> Autoencoder:
-    """A fresh network for the data. `options` are a method's own settings for each kind of network."""
+def build(
+    wish: str | nn.Module,
+    data: Data,
+    embedding_dim: int,
+    options: dict[str, dict[str, Any]],
+    rescale: bool = True,
+) -> Autoencoder:
+    """A fresh network for the data. `options` are a method's own settings for each kind of network. Without `rescale`
+    it takes the values as they are, and its output is linear."""
+    if isinstance(wish, Autoencoder):
+        return _copy(wish, data)
     if isinstance(wish, nn.Module):
         return _wrap(wish, data)
     kind = choose_kind(wish, data.row_shape)
     values = data.summary
     if kind == "identity":
         return Identity(data.row_shape)
-    shift, scale = units(values, data.row_shape)
-    bounded = len(data.row_shape) == 3 or fills_unit_interval(values, data.row_shape)
+    shift, scale = units(values, data.row_shape) if rescale else (torch.zeros(()), torch.ones(()))
+    bounded = rescale and (len(data.row_shape) == 3 or fills_unit_interval(values, data.row_shape))
     network = NETWORKS[kind](
         data.row_shape,
         embedding_dim,
@@ -58,6 +67,14 @@ def build(wish: str | nn.Module, data: Data, embedding_dim: int, options: dict[s
     )
     network.set_units(shift, scale)
     return network
+
+
+def _copy(network: Autoencoder, data: Data) -> Autoencoder:
+    """A copy of one of our own networks, perhaps trained before: it goes on from the weights and units it has."""
+    if network.input_shape != data.row_shape:
+        raise ValueError(f"network: it takes samples {network.input_shape}, and these are {data.row_shape}.")
+    _ = data.summary  # refuses what is not finite
+    return copy.deepcopy(network)
 
 
 def _wrap(module: nn.Module, data: Data) -> Autoencoder:

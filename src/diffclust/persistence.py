@@ -53,6 +53,9 @@ def save(estimator: Any, folder: str | os.PathLike[str]) -> None:
     tensors["cluster_centers_"] = torch.from_numpy(estimator.cluster_centers_)
     for i, run in enumerate(estimator.runs_):
         tensors[f"runs.{i}.labels"] = torch.from_numpy(run["labels"])
+    for name in estimator.code:
+        if callable(estimator._fitted_with[name]):
+            raise TypeError(f"{name} is a function of your own, without which the model means nothing: use pickle.")
     params, not_saved = {}, []
     for knob in fields(estimator):
         value = getattr(estimator, knob.name)
@@ -165,6 +168,8 @@ def _sums(blobs: dict[str, bytes]) -> bytes:
 
 
 def _is_plain(value: Any) -> bool:
+    if isinstance(value, (tuple, list)):
+        return len(value) > 0 and all(map(_is_plain, value))
     return value is None or isinstance(value, (bool, int, float, str, np.integer, np.floating, np.bool_))
 
 

@@ -138,6 +138,66 @@ def test_a_run_falls_back_to_its_last_finite_state(most, epochs_done):
     assert optimizer.param_groups[0]["lr"] < 0.1
 
 
+class Decaying(Exploding):
+    """The rate falls from epoch to epoch; what each epoch ran at is noted."""
+
+    most = 1
+
+    def __init__(self):
+        super().__init__()
+        self.rates = []
+
+    def rate(self, epoch):
+        return 0.9**epoch
+
+    def before_epoch(self, epoch, data):
+        super().before_epoch(epoch, data)
+        self.rates.append(self.optimizer.param_groups[0]["lr"])
+
+
+def test_a_decaying_rate_lives_with_the_halving_after_a_failure():
+    line = Decaying()
+    line.optimizer = torch.optim.SGD(line.parameters(), lr=0.1)
+    train(line, data(), line.optimizer, epochs=20, phase="line")
+    # the loss is not finite in epoch 11, and from there on the rate is half of what it would have been
+    expected = [0.1 * 0.9**epoch * (0.5 if epoch > 11 else 1) for epoch in range(20)]
+    assert line.rates == pytest.approx(expected)
+
+
+class Refreshing(Line):
+    """Notes how many steps it had taken at each refresh."""
+
+    def __init__(self, interval):
+        super().__init__()
+        self.interval, self.moments, self.taken = interval, [], 0
+
+    def refresh(self, data):
+        self.moments.append(self.taken)
+
+    def after_step(self, batch):
+        self.taken += 1
+
+    def figures(self):
+        return {"steps": self.taken}
+
+
+def test_refreshes_come_at_their_interval_over_the_whole_run():
+    line = Refreshing(interval=4)
+    rows = data()  # six steps an epoch
+    history = train(line, rows, torch.optim.SGD(line.parameters(), lr=0.1), epochs=4, phase="line")
+    assert rows.steps == 6
+    assert line.moments == [0, 4, 8, 12, 16, 20]
+    assert line.epochs == 4
+    assert [record["steps"] for record in history] == [6, 12, 18, 24]
+    assert {"fit", "size", "steps"} <= set(history[0])
+
+
+def test_without_an_interval_nothing_is_refreshed():
+    line = Refreshing(interval=None)
+    train(line, data(), torch.optim.SGD(line.parameters(), lr=0.1), epochs=2, phase="line")
+    assert line.moments == []
+
+
 def test_seeds_are_borrowed():
     before = torch.get_rng_state()
     with seeded(3, CPU):

@@ -39,8 +39,12 @@ class Steps:
         length = max(stage.data.steps for stage, _ in party)
         for step in range(length):
             present = [(stage, randomness) for stage, randomness in party if step < stage.data.steps]
-            for stage, _ in present:
+            for stage, randomness in present:
+                if stage.wants_refresh:
+                    with randomness.borrowed():
+                        stage.model.refresh(stage.data)
                 stage.feed.bring(step)
+                stage.taken += 1
             graph = self._recording(present) if self.captures else None
             if graph is None:
                 self._step(present)

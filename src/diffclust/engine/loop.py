@@ -65,17 +65,23 @@ class LastGood:
 
     def restore(self, phase: str, epoch: int) -> None:
         self.failures += 1
-        rates = [group["lr"] / 2 for group in self.optimizer.param_groups] if self.optimizer else []
+        rates = [group["base_lr"] / 2 for group in self.optimizer.param_groups] if self.optimizer else []
         self.model.load_state_dict(self.state)
         what = "went back to the last finite state"
         if self.optimizer:
             self.optimizer.load_state_dict(self.moments)
             for group, rate in zip(self.optimizer.param_groups, rates, strict=True):
-                group["lr"] = rate
-            what += f" and set the learning rate to {self.optimizer.param_groups[0]['lr']:.3g}"
+                group["lr"] = group["base_lr"] = rate
+            what += f" and set the learning rate to {rates[0]:.3g}"
         if self.failures > PATIENCE:
             what = f"went back to the last finite state and stopped there, after {PATIENCE} attempts to go on"
         self.model.report("non-finite", f"The loss was not finite in epoch {epoch} of {phase}: {what}.")
+
+
+def set_rate(optimizer: Optimizer, factor: float) -> None:
+    """The model's factor on each rate as it was given; that one is kept with the optimiser, for `LastGood` to halve."""
+    for group in optimizer.param_groups:
+        group["lr"] = group.setdefault("base_lr", group["lr"]) * factor
 
 
 @torch.no_grad()
@@ -120,6 +126,7 @@ class Stage:
         self.feed = Feed(self.data)
         self.totals: dict[Hashable, dict[str, Tensor]] = {}  # a regime's sums of its loss terms over an epoch
         self.kept: list[Any] = [None] * len(self.callbacks)
+        self.taken = 0  # steps of this phase
         self._keep_counts_on_the_device()
 
     def _keep_counts_on_the_device(self) -> None:
@@ -139,8 +146,13 @@ class Stage:
 
     def begin(self) -> None:
         self.feed.begin()
+        self.taken = len(self.history) * self.data.steps  # so that a resumed phase counts on
         for total in self.totals.get(self.model.regime, {}).values():
             total.zero_()
+
+    @property
+    def wants_refresh(self) -> bool:
+        return self.model.interval is not None and self.taken % self.model.interval == 0
 
     def step(self) -> None:
         batch = self.feed.batch()
@@ -226,6 +238,9 @@ def training(
     stage = Stage(phase, model, data, optimizer, callbacks, precision, long=epochs * data.steps >= LONG)
     kept = page.resume(phase) if page else None
     model.train()
+    model.epochs = epochs
+    if optimizer is not None:
+        set_rate(optimizer, 1.0)  # before anything is kept: the rates as they were given
     if kept is None:
         model.before_training(data)
     else:
@@ -235,10 +250,12 @@ def training(
     try:
         for epoch in range(len(history), 0 if model.finished else epochs):
             model.train()
+            if optimizer is not None:
+                set_rate(optimizer, model.rate(epoch))
             model.before_epoch(epoch, data)
             yield stage
             means = stage.means()
-            history.append({"phase": phase, "epoch": epoch, **means})
+            history.append({"phase": phase, "epoch": epoch, **means, **model.figures()})
             if not all(map(math.isfinite, means.values())):
                 last_good.restore(phase, epoch)
                 if last_good.failures > PATIENCE:

@@ -1,10 +1,12 @@
 """What a method must say: its loss, its assignment, and what it does at which moment."""
 
+import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Hashable
 from typing import Any, NamedTuple, Self
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..nn.autoencoders import Autoencoder
@@ -24,13 +26,15 @@ class Report(NamedTuple):
 class Trainable(nn.Module, ABC):
     """A loss and the hooks around a step. Nothing in `loss`, `after_backward` and `after_step` may wait for
     the device, branch on a tensor's value or read a number that changes, but for `regime`: on a GPU the step is
-    recorded once a regime and then replayed. The other hooks run once an epoch and may."""
+    recorded once a regime and then replayed. The other hooks run once an epoch, or rarely, and may."""
 
     def __init__(self) -> None:
         super().__init__()
         self.reports: list[Report] = []
         self.finished = False  # a method that cannot go on says so, and the loop ends the phase
         self.regime: Hashable = None  # of the step: whatever it depends on beside tensors; set in `before_epoch`
+        self.epochs = 0  # how many this phase has at most; the loop says so before it begins
+        self.interval: int | None = None  # steps from one `refresh` to the next, counted over the whole phase
 
     def report(self, kind: str, message: str) -> None:
         self.reports.append(Report(kind, message))
@@ -49,6 +53,17 @@ class Trainable(nn.Module, ABC):
     def reconstruct(self, x: Tensor) -> Tensor:
         """Through the whole network and back."""
         return x
+
+    def rate(self, epoch: int) -> float:
+        """The factor on the optimiser's learning rate in this epoch."""
+        return 1.0
+
+    def figures(self) -> dict[str, float]:
+        """Numbers to keep in the epoch's record beside its losses."""
+        return {}
+
+    def refresh(self, data: Data) -> None:
+        """Before the first step and every `interval` steps from there: what is computed over all rows."""
 
     def before_training(self, data: Data) -> None: ...
     def before_epoch(self, epoch: int, data: Data) -> None: ...
@@ -125,3 +140,33 @@ class Pretraining(Trainable):
 
     def parameters(self, recurse: bool = True) -> Any:
         return self.model.autoencoder.parameters(recurse)
+
+
+class LayerPretraining(Trainable):
+    """One layer of a model's autoencoder and its mirror image, as a denoising autoencoder of what the layers
+    outside of it give: greedy layer-wise training. `noise` is the share hidden of its input and of its code."""
+
+    def __init__(self, model: ClusterModel, depth: int, noise: float = 0.2) -> None:
+        super().__init__()
+        self.model, self.depth, self.noise = model, depth, noise
+        layers = model.autoencoder.layers()
+        self.pair = layers[depth]  # a tuple, so that the weights are registered once, with the model
+        self.outside = tuple(encoder for encoder, _ in layers[:depth])
+        self.width = next(m.in_features for m in self.pair[1].modules() if isinstance(m, nn.Linear))
+
+    def loss(self, batch: Batch) -> Losses:
+        network = self.model.autoencoder
+        with torch.no_grad():
+            h = ((batch.x - network.shift) / network.scale).flatten(1)
+            for encoder in self.outside:
+                h = encoder(h)
+        encoder, decoder = self.pair
+        code = encoder(F.dropout(h, self.noise))[:, : self.width]  # a variational code has more than its means
+        back = decoder(F.dropout(code, self.noise))
+        return {"reconstruction": F.mse_loss(network.activate(back) if self.depth == 0 else back, h)}
+
+    def reconstruct(self, x: Tensor) -> Tensor:
+        return self.model.reconstruct(x)
+
+    def parameters(self, recurse: bool = True) -> Any:
+        return itertools.chain.from_iterable(part.parameters(recurse) for part in self.pair)

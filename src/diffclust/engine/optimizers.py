@@ -7,6 +7,8 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
+from .model import Trainable
+
 
 class Adadelta(torch.optim.Adadelta):
     """torch's Adadelta. On a GPU the moments of all parameters lie in one tensor each, so that a step is a dozen
@@ -68,3 +70,15 @@ OPTIMIZERS: dict[str, tuple[type[Optimizer], float]] = {
     "rmsprop": (torch.optim.RMSprop, 1e-3),
     "sgd": (torch.optim.SGD, 1e-1),
 }
+
+
+def make_optimizer(model: Trainable, wish: str | Callable[..., Optimizer], lr: float | None) -> Optimizer | None:
+    """None where nothing is left to learn by gradients."""
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    if not parameters:
+        return None
+    if not isinstance(wish, str):
+        return wish(parameters)
+    kind, usual = OPTIMIZERS[wish]
+    fused: dict[str, Any] = {"fused": True} if wish in ("adam", "adamw") else {}
+    return kind(parameters, lr=usual if lr is None else lr, **fused)  # type: ignore[call-arg]

@@ -1,15 +1,16 @@
 """Layers, losses and networks for one's own model: pure torch, no scikit-learn, no training loop."""
 
 from .autoencoders import Autoencoder, ConvAutoencoder, DenseAutoencoder, Identity, PoolingAutoencoder
-from .cluster import ClusterLayer
+from .cluster import ClusterLayer, DistanceLayer
 from .kmeans import KMeansResult, kmeans, kmeans_plus_plus, lloyd
-from .ops import hard, softmax, sparsemax, squared_distances
+from .ops import hard, log_student_t, sharpen, softmax, sparsemax, squared_distances
 
 __all__ = [
     "Autoencoder",
     "ClusterLayer",
     "ConvAutoencoder",
     "DenseAutoencoder",
+    "DistanceLayer",
     "Identity",
     "KMeansResult",
     "PoolingAutoencoder",
@@ -17,6 +18,8 @@ __all__ = [
     "kmeans",
     "kmeans_plus_plus",
     "lloyd",
+    "log_student_t",
+    "sharpen",
     "softmax",
     "sparsemax",
     "squared_distances",

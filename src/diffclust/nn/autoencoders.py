@@ -28,6 +28,7 @@ class Autoencoder(nn.Module):
     scale: Tensor
     encoder: nn.Module
     decoder: nn.Module
+    variational: bool = False  # the encoder gives means, then as many log-variances
 
     def __init__(self, input_shape: Sequence[int], embedding_dim: int, output: Output) -> None:
         super().__init__()
@@ -49,7 +50,16 @@ class Autoencoder(nn.Module):
         return torch.sigmoid(y) if self.output == "sigmoid" else y
 
     def encode(self, x: Tensor) -> Tensor:
-        return self.encoder((x - self.shift) / self.scale)
+        return self.moments(x)[0] if self.variational else self.encoder((x - self.shift) / self.scale)
+
+    def moments(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and log-variance of the embedding, each (b, embedding_dim); of a variational network only."""
+        mean, log_variance = self.encoder((x - self.shift) / self.scale).chunk(2, dim=1)
+        return mean, log_variance
+
+    def layers(self) -> list[tuple[nn.Module, nn.Module]]:
+        """Encoder layers from the outside in, each with the decoder layer that mirrors it."""
+        raise ValueError(f"{type(self).__name__} cannot be trained layer by layer: only the dense network can.")
 
     def decode(self, z: Tensor) -> Tensor:
         return self.activate(self.decoder(z)).reshape(len(z), *self.input_shape) * self.scale + self.shift
@@ -58,6 +68,11 @@ class Autoencoder(nn.Module):
         """Mean squared error per value, in the network's own units."""
         target = (x - self.shift) / self.scale
         return F.mse_loss(self.activate(self.decoder(z)).reshape(target.shape), target)
+
+    @property
+    def n_values(self) -> int:
+        """Values a sample has: what turns a loss per value into one per sample."""
+        return int(torch.Size(self.input_shape).numel())
 
 
 def _chain(widths: Sequence[int], dropout: float) -> list[nn.Module]:
@@ -70,10 +85,21 @@ def _chain(widths: Sequence[int], dropout: float) -> list[nn.Module]:
     return layers
 
 
+def _segments(chain: nn.Module) -> list[nn.Module]:
+    """A chain cut after each ReLU."""
+    parts: list[list[nn.Module]] = [[]]
+    for module in chain.children():
+        parts[-1].append(module)
+        if isinstance(module, nn.ReLU):
+            parts.append([])
+    return [nn.Sequential(*part) for part in parts]
+
+
 class DenseAutoencoder(Autoencoder):
     """d-500-500-2000-embedding, mirrored; dropout before every encoder layer.
 
     bottleneck: "linear" (TELL) or "sigmoid" (k-meansNet).
+    glorot: first weights as Glorot and Bengio draw them, biases zero (Deep k-Means).
     """
 
     def __init__(
@@ -84,13 +110,25 @@ class DenseAutoencoder(Autoencoder):
         hidden: Sequence[int] = (500, 500, 2000),
         dropout: float = 0.0,
         bottleneck: Output = "linear",
+        glorot: bool = False,
+        variational: bool = False,
     ) -> None:
         super().__init__(input_shape, embedding_dim, output)
         self.config |= {"hidden": list(hidden), "dropout": dropout, "bottleneck": bottleneck}
-        n_features = int(torch.Size(self.input_shape).numel())
+        self.config |= {"glorot": glorot, "variational": variational}
+        self.variational = variational
+        inside = embedding_dim * (1 + variational)
         squash: list[nn.Module] = [nn.Sigmoid()] if bottleneck == "sigmoid" else []
-        self.encoder = nn.Sequential(nn.Flatten(), *_chain([n_features, *hidden, embedding_dim], dropout), *squash)
-        self.decoder = nn.Sequential(*_chain([embedding_dim, *reversed(hidden), n_features], 0.0))
+        self.encoder = nn.Sequential(nn.Flatten(), *_chain([self.n_values, *hidden, inside], dropout), *squash)
+        self.decoder = nn.Sequential(*_chain([embedding_dim, *reversed(hidden), self.n_values], 0.0))
+        if glorot:
+            for layer in self.modules():
+                if isinstance(layer, nn.Linear):
+                    nn.init.xavier_uniform_(layer.weight)
+                    nn.init.zeros_(layer.bias)
+
+    def layers(self) -> list[tuple[nn.Module, nn.Module]]:
+        return list(zip(_segments(self.encoder), reversed(_segments(self.decoder)), strict=True))
 
 
 def _image_shape(input_shape: Sequence[int], smallest: int, network: str) -> tuple[int, int, int]:
@@ -112,9 +150,12 @@ class ConvAutoencoder(Autoencoder):
         embedding_dim: int = 10,
         output: Output = "linear",
         hidden: int = 256,
+        variational: bool = False,
     ) -> None:
         super().__init__(input_shape, embedding_dim, output)
-        self.config |= {"hidden": hidden}
+        self.config |= {"hidden": hidden, "variational": variational}
+        self.variational = variational
+        inside = embedding_dim * (1 + variational)
         c, h, w = _image_shape(self.input_shape, 4, "conv")
         h2, w2 = (h + 1) // 2, (w + 1) // 2  # after each stride of 2
         h4, w4 = (h2 + 1) // 2, (w2 + 1) // 2
@@ -130,7 +171,7 @@ class ConvAutoencoder(Autoencoder):
 
         self.encoder = Chain(
             *down(c, 16, 1), *down(16, 32, 2), *down(32, 32, 1), *down(32, 16, 2),
-            nn.Flatten(), nn.Linear(16 * h4 * w4, hidden), nn.ReLU(), nn.Linear(hidden, embedding_dim),
+            nn.Flatten(), nn.Linear(16 * h4 * w4, hidden), nn.ReLU(), nn.Linear(hidden, inside),
         )  # fmt: skip
         self.decoder = Chain(
             nn.Linear(embedding_dim, hidden), nn.ReLU(),

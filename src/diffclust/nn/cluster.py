@@ -9,6 +9,7 @@ the layer into attention over centres.
 """
 
 import math
+from collections.abc import Callable
 from typing import Literal
 
 import torch
@@ -19,6 +20,7 @@ from .kmeans import draw_proportional, kmeans, kmeans_plus_plus
 from .ops import ASSIGNMENTS, Assignment, squared_distances
 
 Start = Literal["random", "k-means++", "k-means"]
+Distance = Callable[[Tensor, Tensor], Tensor]
 
 
 class ClusterLayer(nn.Module):
@@ -186,3 +188,19 @@ class ClusterLayer(nn.Module):
         kind = "sphere" if self.sphere else "tied" if self.tied else "untied"
         name = getattr(self.assignment, "__name__", type(self.assignment).__name__)
         return f"{self.n_clusters} centres in {self.embedding_dim} dimensions, {name}, {kind}, alpha={self.alpha:g}"
+
+
+class DistanceLayer(ClusterLayer):
+    """Centres under a distance of one's own: f(rows (b, d), centres (k, d)) -> (b, k). Logits are -α f."""
+
+    def __init__(self, n_clusters: int, embedding_dim: int, f: Distance, *, alpha: float = 1.0) -> None:
+        super().__init__(n_clusters, embedding_dim, alpha=alpha)
+        self.f = f
+
+    def logits(self, z: Tensor) -> Tensor:
+        dtype = torch.promote_types(z.dtype, self.weight.dtype)
+        with torch.autocast(z.device.type, enabled=False):
+            return -self.alpha * self.f(z.to(dtype), self.centers.to(dtype))
+
+    def distances(self, z: Tensor) -> Tensor:
+        return -self.logits(z) / self.alpha

@@ -23,6 +23,17 @@ def softmax(logits: Tensor, temperature: float = 1.0) -> Tensor:
     return torch.softmax(logits / temperature, dim=1)
 
 
+def log_student_t(distances: Tensor) -> Tensor:
+    """log q of squared distances (b, k): q_ij = (1 + d_ij)^-1 / Σ_j (1 + d_ij)^-1, heavy-tailed (DEC, eq. 1)."""
+    return torch.log_softmax(-torch.log1p(distances.clamp_min(0)), dim=1)
+
+
+def sharpen(q: Tensor, frequency: Tensor) -> Tensor:
+    """DEC's target (eq. 3): p_ij = (q_ij² / f_j) / Σ_j (q_ij² / f_j), f_j = Σ_i q_ij over all rows, on any scale."""
+    weight = q.square() / frequency.clamp_min(torch.finfo(q.dtype).tiny)
+    return weight / weight.sum(1, keepdim=True)
+
+
 def sparsemax(logits: Tensor) -> Tensor:
     """Euclidean projection of each row onto the simplex (Martins & Astudillo 2016): soft, with exact zeros."""
     logits = logits - logits.amax(1, keepdim=True)  # the answer is the same, and no 1 is lost beside a 1e8
