@@ -6,6 +6,7 @@ import inspect
 import statistics
 import sys
 from collections import defaultdict
+from collections.abc import Collection
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -14,6 +15,7 @@ sys.path.insert(0, str(HERE.parent / "src"))
 from diffclust import __version__  # noqa: E402
 from diffclust.estimator import PrototypeClusterer  # noqa: E402
 from diffclust.methods import METHODS  # noqa: E402
+from diffclust.methods.autoencoder import AutoencoderClusterer  # noqa: E402
 from diffclust.reproduce.curves import draw  # noqa: E402
 from diffclust.reproduce.record import Records  # noqa: E402
 from diffclust.reproduce.report import printed  # noqa: E402
@@ -48,12 +50,22 @@ def parameters(cls: type) -> dict[str, str]:
     return found
 
 
-def table(cls: type, defaults: dict[str, object]) -> str:
+def table(cls: type, defaults: dict[str, object], leave_out: Collection[str] = ()) -> str:
     lines = ["| parameter | default | |", "|---|---|---|"]
     for names, text in parameters(cls).items():
+        if names in leave_out:
+            continue
         values = ", ".join(f"`{defaults[name]!r}`" for name in names.split(", "))
         lines.append(f"| `{names}` | {values} | {text.replace('|', chr(92) + '|')} |")
     return "\n".join(lines)
+
+
+def family_table(cls: type, defaults: dict[str, object]) -> str:
+    """What a method shares with its family alone."""
+    known = {name for names in parameters(cls) for name in names.split(", ")}
+    if not issubclass(cls, AutoencoderClusterer):
+        return ""
+    return f"\n## Parameters of the autoencoder family\n\n{table(AutoencoderClusterer, defaults, known)}\n"
 
 
 def method_page(method) -> str:
@@ -83,7 +95,7 @@ labels = {cls.__name__}(n_clusters=10, random_state=0).fit_predict(X)
 ## Its own parameters
 
 {table(cls, defaults)}
-
+{family_table(cls, defaults)}
 ## Shared parameters
 
 {table(PrototypeClusterer, defaults)}

@@ -7,12 +7,29 @@ from .methods import METHODS
 
 if TYPE_CHECKING:
     from . import callbacks, datasets, metrics, nn
+    from .methods.ae_kmeans import AEKMeans
+    from .methods.dcn import DCN
+    from .methods.dec import DEC, IDEC
+    from .methods.deep_kmeans import DeepKMeans
     from .methods.kmeansnet import KMeansNet
     from .methods.tell import TELL
     from .persistence import load
 
 __version__ = "0.1.0"
-__all__ = ["TELL", "KMeansNet", "callbacks", "datasets", "load", "metrics", "nn"]
+__all__ = [
+    "DCN",
+    "DEC",
+    "IDEC",
+    "TELL",
+    "AEKMeans",
+    "DeepKMeans",
+    "KMeansNet",
+    "callbacks",
+    "datasets",
+    "load",
+    "metrics",
+    "nn",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,0 +1,68 @@
+"""AE + k-means: an autoencoder, then k-means on what it found.
+
+The baseline every deep method has to beat (Hinton and Salakhutdinov, "Reducing the Dimensionality of Data with
+Neural Networks", Science 2006, for the network; Lloyd for the rest). First the autoencoder f, g alone,
+
+    min  mean_i |x_i - g(f(x_i))|²
+
+then, with the network at rest, centres Ω in the embedding z_i = f(x_i):
+
+    min  mean_i min_j |z_i - Ω_j|²
+"""
+
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from ..engine.data import Batch, Data
+from ..engine.model import ClusterModel, Losses
+from ..estimator import hyperparameters
+from ..nn.autoencoders import Autoencoder
+from ..nn.cluster import ClusterLayer, Start
+from ..nn.kmeans import lloyd
+from .autoencoder import AutoencoderClusterer, paper_settings
+
+
+class AEKMeansModel(ClusterModel):
+    def __init__(self, autoencoder: Autoencoder, clusters: ClusterLayer, *, start: Start | Tensor) -> None:
+        super().__init__(autoencoder, clusters)
+        self.start = start
+        clusters.weight.requires_grad_(False)
+
+    def before_training(self, data: Data) -> None:
+        self.place_centers(data, self.start)
+
+    def loss(self, batch: Batch) -> Losses:
+        with torch.no_grad():
+            return {"clustering": self.clustering_loss(self.embed(batch.x)).mean()}
+
+    def after_epoch(self, epoch: int, data: Data) -> None:
+        z = self.sample_embedding(data, len(data))
+        self.clusters.set_centers(lloyd(z, self.clusters.centers.detach(), max_iter=1).centers)
+
+    def clustering_loss(self, z: Tensor) -> Tensor:
+        return self.clusters.distances(z).amin(1)
+
+
+@hyperparameters
+class AEKMeans(AutoencoderClusterer):
+    """An autoencoder, then k-means on its embedding: the baseline of the family.
+
+    Shared parameters: see `PrototypeClusterer`. An epoch of clustering is one pass of Lloyd's algorithm over all
+    rows, from centres that k-means found on at most 50,000 of them.
+    """
+
+    auto_steps: ClassVar[tuple[int, int]] = (2800, 0)
+    auto_least: ClassVar[tuple[int, int]] = (20, 10)
+    papers: ClassVar[dict[str, dict[str, Any]]] = {
+        name: paper_settings(k, pretrain_epochs=50, epochs=20)
+        for name, k in (("mnist", 10), ("usps", 10), ("20newsgroups", 20), ("rcv1", 4))
+    }
+
+    def build_model(self, autoencoder: Autoencoder, n_samples: int) -> AEKMeansModel:
+        start = self.first_centers(autoencoder.embedding_dim)
+        return AEKMeansModel(autoencoder, self.build_clusters(autoencoder), start=start)
+
+    def is_joint(self) -> bool:
+        return False

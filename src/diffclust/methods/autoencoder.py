@@ -1,0 +1,63 @@
+"""What the autoencoder family shares: centres that are weights themselves, pretraining layer by layer, raw values."""
+
+from typing import Any, ClassVar
+
+from torch import Tensor
+
+from .. import networks
+from ..engine.data import Data
+from ..engine.model import ClusterModel, LayerPretraining, Trainable
+from ..estimator import PrototypeClusterer, hyperparameters
+from ..nn.autoencoders import Autoencoder
+from ..nn.cluster import ClusterLayer
+
+
+@hyperparameters
+class AutoencoderClusterer(PrototypeClusterer):
+    """The knobs of the autoencoder family.
+
+    init: first centres: "k-means", "k-means++", "random" (rows), or an array (n_clusters, embedding_dim).
+    layer_epochs: greedy denoising training of each layer of the dense network, before the whole of it is trained for
+        `pretrain_epochs`. 0: none.
+    rescale: bring the values to the network's own units, and squash its output where they fill [0, 1]. False, as in
+        the papers: the values as they are, and a linear output.
+    """
+
+    init: str | Any = "k-means"
+    layer_epochs: int = 0
+    rescale: bool = True
+
+    choices: ClassVar[dict[str, tuple[Any, ...]]] = {"rescale": (True, False)}
+    integers: ClassVar[dict[str, int]] = {"layer_epochs": 0}
+
+    def build_clusters(self, autoencoder: Autoencoder) -> ClusterLayer:
+        # with α = 1/2 the weights W = 2αΩ are the centres themselves, and the optimiser's rate is theirs
+        return ClusterLayer(self.n_clusters, autoencoder.embedding_dim, alpha=0.5)
+
+    def build_autoencoder(self, data: Data) -> Autoencoder:
+        return networks.build(self.network, data, self.embedding_dim, self.network_options(), self.rescale)
+
+    def network_options(self) -> dict[str, dict[str, Any]]:
+        return {"dense": {"glorot": True}}
+
+    def pretraining_plan(self, model: ClusterModel, epochs: int) -> list[tuple[str, Trainable, int]]:
+        depth = len(model.autoencoder.layers()) if self.layer_epochs else 0
+        layers = [(f"layer {i + 1}", LayerPretraining(model, i), self.layer_epochs) for i in range(depth)]
+        return [*layers, *super().pretraining_plan(model, epochs)]
+
+    def online_step(self, model: Any, z: Tensor) -> None:
+        """The network rests, and each centre goes a tenth of the way to the mean of its rows."""
+        model.clusters.move_(z, 0.1)
+
+
+def paper_settings(n_clusters: int, **changes: Any) -> dict[str, Any]:
+    """What the family's papers agree on: d-500-500-2000-k, raw values, batches of 256, nothing changed at random."""
+    return {
+        "n_clusters": n_clusters,
+        "network": "dense",
+        "embedding_dim": n_clusters,
+        "batch_size": 256,
+        "augment": None,
+        "rescale": False,
+        **changes,
+    }

@@ -1,0 +1,225 @@
+"""DEC and IDEC: clusters that sharpen themselves.
+
+Xie, Girshick, Farhadi: "Unsupervised Deep Embedding for Clustering Analysis", ICML 2016.
+Guo, Gao, Liu, Yin: "Improved Deep Embedded Clustering with Local Structure Preservation", IJCAI 2017.
+
+Embeddings z and centres μ give soft assignments by a Student-t kernel, and these a target that is sharper and evens
+out the clusters' sizes:
+
+    q_ij = (1 + |z_i - μ_j|²)^-1 / Σ_j' (...)                              DEC eq. (1)
+    p_ij = (q_ij² / f_j) / Σ_j' (q_ij'² / f_j'),   f_j = Σ_i q_ij           DEC eq. (3)
+
+The target is computed over all rows, kept for `interval` steps, and the network and the centres follow it:
+
+    L = KL(P ‖ Q)                                     DEC eq. (2), the decoder is left behind
+    L = reconstruction per value + γ KL(P ‖ Q)        IDEC eq. (4)
+
+KL is a sum over clusters and a mean over rows. When fewer than `tolerance` of the labels change from one target to
+the next, the method has ended.
+"""
+
+import math
+from functools import partial
+from typing import Any, ClassVar, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.optim import Optimizer
+
+from ..engine.data import Batch, Data
+from ..engine.model import ClusterModel, Losses, Trainable
+from ..estimator import hyperparameters, make_optimizer
+from ..nn.autoencoders import Autoencoder
+from ..nn.cluster import ClusterLayer, Start
+from ..nn.ops import log_student_t, sharpen
+from .autoencoder import AutoencoderClusterer, paper_settings
+
+
+class DECModel(ClusterModel):
+    frequency: Tensor  # f / n (k,)
+    target: Tensor  # p (n, k)
+    labels: Tensor  # argmax_j q_ij when the target was last computed (n,)
+
+    def __init__(
+        self,
+        autoencoder: Autoencoder,
+        clusters: ClusterLayer,
+        *,
+        weight: float,
+        keep_decoder: bool,
+        interval: int,
+        tolerance: float,
+        start: Start | Tensor,
+    ) -> None:
+        super().__init__(autoencoder, clusters)
+        self.weight, self.keep_decoder, self.tolerance, self.start = weight, keep_decoder, tolerance, start
+        self.interval = interval
+        self.register_buffer("frequency", torch.full((clusters.n_clusters,), 1 / clusters.n_clusters))
+        self.forget_rows()
+
+    def forget_rows(self, n: int = 0) -> None:
+        """Room for n rows. They are the ones being trained on, so no part of the model that is kept."""
+        device = self.clusters.weight.device
+        self.register_buffer("target", torch.zeros(n, self.clusters.n_clusters, device=device), persistent=False)
+        self.register_buffer("labels", torch.full((n,), -1, device=device), persistent=False)
+
+    def before_training(self, data: Data) -> None:
+        self.place_centers(data, self.start)
+        self.forget_rows(len(data))
+
+    def log_q(self, z: Tensor) -> Tensor:
+        return log_student_t(self.clusters.distances(z))
+
+    @torch.no_grad()
+    def refresh(self, data: Data) -> None:
+        q = self.log_q(self.sample_embedding(data, len(data))).exp()
+        if not q.isfinite().all():  # the loop will go back to a finite state, and the last target suits that one
+            return
+        labels = q.argmax(1)
+        self.finished = (labels != self.labels).double().mean().item() < self.tolerance
+        self.labels.copy_(labels)
+        self.frequency.copy_(q.mean(0))
+        self.target.copy_(sharpen(q, self.frequency))
+
+    def loss(self, batch: Batch) -> Losses:
+        z = self.embed(batch.x)
+        divergence = F.kl_div(self.log_q(z), self.target[batch.index], reduction="batchmean")
+        losses = {"clustering": self.weight * divergence}
+        if self.network_learns and self.keep_decoder:
+            losses["reconstruction"] = self.autoencoder.reconstruction_loss(batch.x, z)
+        return losses
+
+    def clustering_loss(self, z: Tensor) -> Tensor:
+        log_q = self.log_q(z)
+        p = sharpen(log_q.exp(), self.frequency.to(z.dtype))
+        return (torch.xlogy(p, p) - p * log_q).sum(1)
+
+    def assign(self, x: Tensor) -> Tensor:
+        return self.log_q(self.embed(x)).exp()
+
+    def after_training(self, data: Data) -> None:
+        self.refresh(data)  # so that f is the trained model's
+        self.forget_rows()
+
+    def memory(self) -> dict[str, Any]:
+        return {**super().memory(), "target": self.target, "labels": self.labels}
+
+    def recall(self, memory: dict[str, Any]) -> None:
+        super().recall(memory)
+        self.target, self.labels = memory["target"].to(self.target), memory["labels"].to(self.labels)
+
+
+class SelfSharpening(AutoencoderClusterer):
+    """What DEC and IDEC share beside the model."""
+
+    interval: int | Literal["auto"]
+    tolerance: float
+
+    def target_interval(self, n_samples: int) -> int:
+        """About one pass in batches of 256, and at most the 140 steps both papers have for MNIST."""
+        return max(1, min(140, n_samples // 256)) if self.interval == "auto" else int(self.interval)
+
+    def build_optimizer(self, model: Trainable) -> Optimizer | None:
+        if isinstance(model, ClusterModel):
+            return super().build_optimizer(model)
+        return make_optimizer(model, "adam", None)
+
+    def _check_settings(self) -> None:
+        super()._check_settings()
+        if self.interval != "auto" and (not isinstance(self.interval, int) or self.interval < 1):
+            raise ValueError(f"interval={self.interval!r} should be 'auto' or a whole number >= 1.")
+
+
+@hyperparameters
+class DEC(SelfSharpening):
+    """Deep embedded clustering: the network follows a sharper version of its own assignments.
+
+    Shared parameters: see `PrototypeClusterer`; `optimizer` and `lr` are those of the clustering, the autoencoder is
+    pretrained with Adam. `DEC.paper("mnist")` has the settings of the authors' Keras version.
+
+    interval: steps from one target over all rows to the next. "auto": about an epoch, at most 140.
+    tolerance: stop when a smaller share of the labels changes from one target to the next; 0: never.
+    """
+
+    optimizer: Any = "sgd"
+    interval: int | Literal["auto"] = "auto"
+    tolerance: float = 0.001
+
+    ranges: ClassVar[dict[str, tuple[float, float]]] = {"tolerance": (0, 1)}
+    papers: ClassVar[dict[str, dict[str, Any]]] = {
+        name: paper_settings(
+            k,
+            embedding_dim=10,
+            layer_epochs=layer_epochs,
+            pretrain_epochs=pretrain_epochs,
+            epochs=epochs,
+            optimizer=partial(torch.optim.SGD, lr=0.01, momentum=0.9),
+            interval=interval,
+            tolerance=0.001,
+        )
+        for name, k, layer_epochs, pretrain_epochs, epochs, interval in (
+            ("mnist", 10, 50, 300, 73, 140),  # 20,000 steps at most
+            ("usps", 10, 0, 50, 550, 30),
+            ("reuters10k", 4, 0, 50, 510, 30),
+        )
+    }
+
+    def build_model(self, autoencoder: Autoencoder, n_samples: int) -> DECModel:
+        return DECModel(
+            autoencoder,
+            self.build_clusters(autoencoder),
+            weight=1.0,
+            keep_decoder=False,
+            interval=self.target_interval(n_samples),
+            tolerance=self.tolerance,
+            start=self.first_centers(autoencoder.embedding_dim),
+        )
+
+
+@hyperparameters
+class IDEC(SelfSharpening):
+    """Improved deep embedded clustering: DEC that keeps its decoder, so that the embedding keeps the data's shape.
+
+    Shared parameters: see `PrototypeClusterer`; `optimizer` and `lr` are those of the clustering, the autoencoder is
+    pretrained with Adam. `IDEC.paper("mnist")` has the authors' settings.
+
+    weight: γ, of KL(P ‖ Q) against the reconstruction loss per value.
+    interval: steps from one target over all rows to the next. "auto": about an epoch, at most 140.
+    tolerance: stop when a smaller share of the labels changes from one target to the next; 0: never.
+    """
+
+    weight: float = 0.1
+    interval: int | Literal["auto"] = "auto"
+    tolerance: float = 0.001
+
+    ranges: ClassVar[dict[str, tuple[float, float]]] = {"weight": (0, math.inf), "tolerance": (0, 1)}
+    papers: ClassVar[dict[str, dict[str, Any]]] = {
+        name: paper_settings(
+            k,
+            embedding_dim=10,
+            layer_epochs=50,
+            pretrain_epochs=200,
+            epochs=epochs,
+            optimizer=optimizer,
+            weight=0.1,
+            interval=interval,
+            tolerance=0.001,
+        )
+        for name, k, epochs, optimizer, interval in (
+            ("mnist", 10, 73, "adam", 140),  # 20,000 steps at most
+            ("usps", 10, 550, partial(torch.optim.SGD, lr=0.1, momentum=0.99), 30),
+            ("reuters10k", 4, 510, partial(torch.optim.SGD, lr=0.1, momentum=0.99), 3),
+        )
+    }
+
+    def build_model(self, autoencoder: Autoencoder, n_samples: int) -> DECModel:
+        return DECModel(
+            autoencoder,
+            self.build_clusters(autoencoder),
+            weight=self.weight,
+            keep_decoder=True,
+            interval=self.target_interval(n_samples),
+            tolerance=self.tolerance,
+            start=self.first_centers(autoencoder.embedding_dim),
+        )

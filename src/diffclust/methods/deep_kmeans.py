@@ -1,0 +1,230 @@
+"""Deep k-Means: k-means made differentiable by a softmax whose temperature is annealed.
+
+Moradi Fard, Thonet, Gaussier: "Deep k-Means: Jointly clustering with k-Means and learning representations",
+Pattern Recognition Letters 2020.
+
+With embeddings h = f(x), reconstructions A(x) and centres r_k, eq. (4) with f and g squared Euclidean distances:
+
+    L = mean_x [ g(x, A(x)) + λ Σ_k G_k(h) f(h, r_k) ],   G_k(h) = softmax_k(-α f(h, r_k))
+
+As α grows, G becomes the indicator of the nearest centre and the second term k-means' own objective. The network and
+the centres learn together by plain gradient steps. Either α is annealed from nearly uniform assignments, from random
+centres and a random network (DKM-a), with section 3.3's schedule
+
+    α_1 = 0.1,   α_i+1 = 2^(1 / ln(i + 1)²) α_i
+
+or the autoencoder is trained first, k-means places the centres, and α is large throughout (DKM-p).
+Nothing in L fixes the scale of h: see section 3.4, and `l2`.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ..engine.data import Batch, Data
+from ..engine.model import ClusterModel, Losses
+from ..estimator import hyperparameters
+from ..nn.autoencoders import Autoencoder
+from ..nn.cluster import ClusterLayer, Distance, DistanceLayer, Start
+from .autoencoder import AutoencoderClusterer, paper_settings
+
+Between = Literal["euclidean", "cosine"] | Callable[[Tensor, Tensor], Tensor]
+
+SHRUNK = 0.1  # of the largest spread the embedding had
+
+
+def annealing_schedule(n: int = 40, first: float = 0.1) -> tuple[float, ...]:
+    """α_1, α_2, ... of section 3.3; the paper's index starts one too early, at ln(1) = 0."""
+    alphas = [first]
+    for i in range(1, n):
+        alphas.append(alphas[-1] * 2 ** (1 / math.log(i + 1) ** 2))
+    return tuple(alphas)
+
+
+class DeepKMeansModel(ClusterModel):
+    alpha: Tensor
+    sizes: Tensor  # Σ over the epoch's steps of the mean |h|, and of the mean |h - mean h|
+    steps: Tensor
+
+    def __init__(
+        self,
+        autoencoder: Autoencoder,
+        clusters: ClusterLayer,
+        *,
+        weight: float,
+        alphas: Sequence[float],
+        start: Start | Literal["uniform"] | Tensor,
+        reconstruction: Between,
+        l2: float,
+    ) -> None:
+        super().__init__(autoencoder, clusters)
+        self.weight, self.alphas, self.start, self.between, self.l2 = weight, alphas, start, reconstruction, l2
+        self.last = self.widest = 0.0
+        self.register_buffer("alpha", torch.tensor(float(alphas[-1])))
+        self.register_buffer("sizes", torch.zeros(2))
+        self.register_buffer("steps", torch.zeros(()))
+
+    def before_training(self, data: Data) -> None:
+        if isinstance(self.start, str) and self.start == "uniform":
+            self.clusters.set_centers(torch.empty_like(self.clusters.weight).uniform_(-1, 1))
+        else:
+            self.place_centers(data, self.start)
+
+    def before_epoch(self, epoch: int, data: Data) -> None:
+        self.alpha.fill_(self.alphas[epoch * len(self.alphas) // self.epochs])
+        self.sizes.zero_()
+        self.steps.zero_()
+
+    def f(self, h: Tensor) -> Tensor:
+        """(b, k): squared distances, 1 - cosine, or the user's own."""
+        distances = self.clusters.distances(h)
+        return distances / 2 if self.clusters.sphere else distances  # |h - r|² = 2 (1 - cos) on the sphere
+
+    def g(self, x: Tensor, h: Tensor) -> Tensor:
+        if self.between == "euclidean":
+            return self.autoencoder.n_values * self.autoencoder.reconstruction_loss(x, h)
+        back = self.autoencoder.decode(h)
+        if callable(self.between):
+            return self.between(x, back).mean()
+        return 1 - F.cosine_similarity(x.flatten(1), back.flatten(1)).mean()
+
+    def loss(self, batch: Batch) -> Losses:
+        h = self.embed(batch.x)
+        self.h = h.detach()
+        losses = {"clustering": self.weight * self.clustering_loss(h).mean()}
+        if self.network_learns:
+            losses["reconstruction"] = self.g(batch.x, h)
+        if self.network_learns and self.l2:
+            weights = [p for p in self.autoencoder.parameters() if p.requires_grad and p.ndim > 1]
+            losses["l2"] = self.l2 * torch.stack([w.square().sum() for w in weights]).sum()
+        return losses
+
+    def clustering_loss(self, z: Tensor) -> Tensor:
+        f = self.f(z)
+        return (torch.softmax(-self.alpha * f, dim=1) * f).sum(1)
+
+    def assign(self, x: Tensor) -> Tensor:
+        return torch.softmax(-self.alpha * self.f(self.embed(x)), dim=1)
+
+    def after_step(self, batch: Batch) -> None:
+        if self.clusters.sphere:
+            self.clusters.project_()
+        self.sizes += torch.stack([self.h, self.h - self.h.mean(0)]).norm(dim=2).mean(1)
+        self.steps += 1
+
+    def figures(self) -> dict[str, float]:
+        length, spread = (self.sizes / self.steps).tolist()
+        centers = self.clusters.centers.detach().norm(dim=1).mean().item()
+        return {"embedding length": length, "embedding spread": spread, "centre length": centers}
+
+    def after_epoch(self, epoch: int, data: Data) -> None:
+        self.last = self.figures()["embedding spread"]
+        self.widest = max(self.widest, self.last)
+
+    def after_training(self, data: Data) -> None:
+        if self.network_learns and self.last < SHRUNK * self.widest:
+            self.report(
+                "shrunk",
+                f"The embedding shrank: its spread went from {self.widest:.3g} to {self.last:.3g}, so part of the fall "
+                f"of the clustering loss is only scale. A smaller weight than {self.weight:g}, or l2 > 0, may help.",
+            )
+
+    def memory(self) -> dict[str, Any]:
+        return {**super().memory(), "spreads": (self.last, self.widest)}
+
+    def recall(self, memory: dict[str, Any]) -> None:
+        super().recall(memory)
+        self.last, self.widest = memory["spreads"]
+
+
+@hyperparameters
+class DeepKMeans(AutoencoderClusterer):
+    """k-means and the representation learnt together by gradients, through a softmax that is annealed or sharp.
+
+    Shared parameters: see `PrototypeClusterer`. `DeepKMeans.paper("mnist")` is the paper's DKM-p, `"mnist-a"` its
+    DKM-a; the paper draws each batch of an epoch anew, here an epoch is a permutation.
+
+    annealing: start from a random network and random centres and anneal α (DKM-a). False: pretrain, and let k-means
+        place the centres (DKM-p).
+    weight: λ, of the clustering term. Both terms are sums over coordinates, means over rows, as in the paper.
+    alphas: the values of α, in equal shares of the epochs. "auto": 1000 throughout; when annealing, the paper's forty.
+    distance: f, of embeddings and centres: "euclidean" (squared), "cosine" (both are brought to unit length), or a
+        callable from rows (b, d) and centres (k, d) to (b, k).
+    reconstruction: g, of samples and reconstructions: "euclidean" (squared), "cosine", or a callable to (b,).
+    l2: of the network's squared weights, against an embedding that only shrinks (section 3.4).
+    init: first centres: "auto", "uniform" (each coordinate in [-1, 1]), "k-means", "k-means++", "random" (rows), or an
+        array. "auto": uniform when annealing, k-means otherwise.
+    """
+
+    annealing: bool = False
+    weight: float = 1.0
+    alphas: Sequence[float] | Literal["auto"] = "auto"
+    distance: Literal["euclidean", "cosine"] | Distance = "euclidean"
+    reconstruction: Between = "euclidean"
+    l2: float = 0.0
+    init: str | Any = "auto"
+
+    starts: ClassVar[tuple[str, ...]] = ("auto", "uniform", "k-means", "k-means++", "random")
+    code: ClassVar[tuple[str, ...]] = ("distance",)
+    choices: ClassVar[dict[str, tuple[Any, ...]]] = {**AutoencoderClusterer.choices, "annealing": (True, False)}
+    ranges: ClassVar[dict[str, tuple[float, float]]] = {"weight": (0, math.inf), "l2": (0, math.inf)}
+    papers: ClassVar[dict[str, dict[str, Any]]] = {
+        name + suffix: paper_settings(k, **settings)
+        for name, k in (("mnist", 10), ("usps", 10), ("20newsgroups", 20), ("rcv1", 4))
+        for suffix, settings in (
+            ("", {"pretrain_epochs": 50, "epochs": 100}),
+            ("-a", {"annealing": True, "pretrain_epochs": 0, "epochs": 200}),
+        )
+    }
+
+    def auto_epochs(self, phase: int, steps: int) -> int:
+        if not self.annealing:
+            return super().auto_epochs(phase, steps)
+        return 0 if phase == 0 else max(40, min(200, math.ceil(4 * 1400 / steps)))
+
+    def build_clusters(self, autoencoder: Autoencoder) -> ClusterLayer:
+        if callable(self.distance):
+            return DistanceLayer(self.n_clusters, autoencoder.embedding_dim, self.distance, alpha=0.5)
+        sphere = self.distance == "cosine"
+        return ClusterLayer(self.n_clusters, autoencoder.embedding_dim, alpha=0.5, sphere=sphere)
+
+    def build_model(self, autoencoder: Autoencoder, n_samples: int) -> DeepKMeansModel:
+        start: Any = self.first_centers(autoencoder.embedding_dim)
+        if isinstance(start, str) and start == "auto":
+            start = "uniform" if self.annealing else "k-means"
+        return DeepKMeansModel(
+            autoencoder,
+            self.build_clusters(autoencoder),
+            weight=self.weight,
+            alphas=self._alphas(),
+            start=start,
+            reconstruction=self.reconstruction,
+            l2=self.l2,
+        )
+
+    def _alphas(self) -> Sequence[float]:
+        if isinstance(self.alphas, str):
+            return annealing_schedule() if self.annealing else (1000.0,)
+        return [float(alpha) for alpha in self.alphas]
+
+    def _check_settings(self) -> None:
+        super()._check_settings()
+        for name in ("distance", "reconstruction"):
+            value = getattr(self, name)
+            if not callable(value) and value not in ("euclidean", "cosine"):
+                raise ValueError(f"{name}={value!r} should be 'euclidean', 'cosine' or a callable.")
+        wrong = ValueError(f"alphas={self.alphas!r} should be 'auto' or numbers > 0.")
+        if isinstance(self.alphas, str):
+            if self.alphas != "auto":
+                raise wrong
+            return
+        try:
+            alphas = self._alphas()
+        except (TypeError, ValueError):
+            raise wrong from None
+        if not alphas or not all(0 < alpha < math.inf for alpha in alphas):
+            raise wrong

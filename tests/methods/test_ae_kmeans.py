@@ -1,0 +1,177 @@
+"""What is particular to AE + k-means, and what the family shares: a network trained layer by layer, or before."""
+
+import numpy as np
+import pytest
+import torch
+from sklearn.cluster import KMeans
+
+import diffclust
+from diffclust import DCN, AEKMeans, DeepKMeans
+from diffclust.engine.data import Batch
+from diffclust.engine.model import LayerPretraining
+from diffclust.nn import DenseAutoencoder
+
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+QUICK = {"pretrain_epochs": 3, "epochs": 4, "random_state": 0, "device": "cpu"}
+
+
+def test_it_is_k_means_on_the_embedding(digits):
+    model = AEKMeans(4, **QUICK).fit(digits[0])
+    z = model.transform(digits[0]).astype(float)
+    polished = KMeans(4, init=model.cluster_centers_.astype(float), n_init=1).fit(z)
+    assert model.inertia_ == pytest.approx(polished.inertia_, rel=1e-4)
+    best = KMeans(4, n_init=20, random_state=0).fit(z)
+    assert model.inertia_ == pytest.approx(best.inertia_, rel=1e-2)
+    assert (model.clustering_loss_ * 200) == pytest.approx(model.inertia_, rel=1e-6)
+
+
+def test_an_epoch_is_a_pass_of_lloyd(blobs):
+    X = blobs[0]
+    start = X[:3]
+    model = AEKMeans(3, network="identity", init=start, epochs=1, random_state=0).fit(X)
+    labels = ((X[:, None] - start) ** 2).sum(2).argmin(1)
+    means = np.stack([X[labels == j].mean(0) for j in range(3)])
+    assert np.allclose(model.cluster_centers_, means, atol=1e-4)
+
+
+def test_the_network_rests_while_k_means_runs(digits):
+    first, second = (AEKMeans(4, **{**QUICK, "epochs": n}).fit(digits[0]) for n in (0, 6))
+    assert (first.transform(digits[0]) == second.transform(digits[0])).all()
+
+
+# ---- the family
+
+
+def test_layers_are_trained_one_by_one_from_the_outside(digits):
+    settings = {**QUICK, "network": "dense", "layer_epochs": 2}
+    model = AEKMeans(4, **settings).fit(digits[0])
+    phases = [record["phase"] for record in model.history_]
+    layers = [f"layer {i}" for i in (1, 1, 2, 2, 3, 3, 4, 4)]
+    assert phases == layers + ["pretraining"] * 3 + ["clustering"] * 4
+
+
+def test_a_layers_loss_by_hand():
+    """The second layer rebuilds what the first one gives, without noise here; its own weights alone move."""
+    network = DenseAutoencoder((6,), 3, hidden=(8, 5))
+    model = DCN(2).build_model(network, 50)
+    x = torch.randn(20, 6)
+    stage = LayerPretraining(model, depth=1, noise=0.0)
+    first, second = network.encoder[1], network.encoder[3]
+    back = network.decoder[2]
+    h = torch.relu(first(x))
+    expected = (torch.relu(back(torch.relu(second(h)))) - h).square().mean()
+    loss = stage.loss(Batch(x, x, torch.arange(20)))["reconstruction"]
+    assert float(loss.detach()) == pytest.approx(float(expected.detach()), rel=1e-5)
+    loss.backward()
+    assert first.weight.grad is None
+    assert second.weight.grad.abs().sum() > 0
+    assert {id(p) for p in stage.parameters()} == {id(p) for layer in (second, back) for p in layer.parameters()}
+
+
+@pytest.mark.parametrize(("depth", "activations"), [(0, ("relu", "output")), (2, ("linear", "relu"))])
+def test_the_outer_and_the_inner_layer(depth, activations):
+    network = DenseAutoencoder((6,), 3, hidden=(8, 5), output="sigmoid")
+    model = DCN(2).build_model(network, 50)
+    x = torch.rand(20, 6)
+    loss = LayerPretraining(model, depth, noise=0.0).loss(Batch(x, x, torch.arange(20)))["reconstruction"]
+    encoders, decoders = network.encoder[1::2], network.decoder[::2]
+    h = x
+    for layer in encoders[:depth]:
+        h = torch.relu(layer(h))
+    code = encoders[depth](h)
+    code = torch.relu(code) if activations[0] == "relu" else code
+    back = decoders[2 - depth](code)
+    back = torch.sigmoid(back) if activations[1] == "output" else torch.relu(back)
+    assert float(loss.detach()) == pytest.approx(float((back - h).square().mean().detach()), rel=1e-5)
+
+
+def test_layer_wise_training_lowers_every_layers_loss(digits):
+    model = AEKMeans(4, **{**QUICK, "network": "dense", "layer_epochs": 8, "augment": None}).fit(digits[0])
+    for i in range(1, 5):
+        losses = [record["reconstruction"] for record in model.history_ if record["phase"] == f"layer {i}"]
+        assert losses[-1] < losses[0]
+
+
+@pytest.mark.parametrize("moment", [("layer 1", 1), ("layer 3", 0), ("pretraining", 1), ("clustering", 2)])
+def test_layer_wise_training_survives_a_kill(digits, tmp_path, moment):
+    class Killed(Exception):
+        pass
+
+    settings = {**QUICK, "network": "dense", "layer_epochs": 2}
+    whole = DCN(4, **settings).fit(digits[0])
+    state = {"armed": True}
+
+    def kill(progress):
+        if state["armed"] and (progress.phase, progress.epoch) == moment:
+            state["armed"] = False
+            raise Killed
+
+    model = DCN(4, **settings, checkpoint=tmp_path, checkpoint_every=1, callbacks=[kill])
+    with pytest.raises(Killed):
+        model.fit(digits[0])
+    model.fit(digits[0])
+    assert model.history_ == whole.history_
+    assert (model.labels_ == whole.labels_).all()
+
+
+def test_only_the_dense_network_has_layers(digits, blobs):
+    with pytest.raises(ValueError, match="only the dense network"):
+        AEKMeans(4, **QUICK, layer_epochs=2).fit(digits[0])  # images: convolutional
+    with pytest.raises(TypeError, match="layer_epochs"):
+        AEKMeans(3, layer_epochs=1.5).fit(blobs[0])
+    with pytest.raises(ValueError, match="layer_epochs"):
+        AEKMeans(3, layer_epochs=-1).fit(blobs[0])
+
+
+def test_no_pretraining(blobs):
+    model = DCN(3, **{**QUICK, "pretrain_epochs": 0}).fit(blobs[0])
+    assert {record["phase"] for record in model.history_} == {"clustering"}
+
+
+def test_raw_values(blobs):
+    X = blobs[0] * 3 + 5
+    raw = DCN(3, **QUICK, rescale=False).fit(X).model_.autoencoder
+    assert (float(raw.shift), float(raw.scale), raw.output) == (0, 1, "linear")
+    scaled = DCN(3, **QUICK).fit(X).model_.autoencoder
+    assert np.allclose(scaled.shift, X.mean(0), atol=1e-4)
+
+
+def test_one_trained_network_can_serve_several_methods(digits, tmp_path):
+    """The fair comparison of Deep k-Means: one autoencoder, one start, one order of batches."""
+    first = AEKMeans(4, **QUICK).fit(digits[0])
+    trained = first.model_.autoencoder
+    before = trained.encoder[0].weight.clone()
+    shared = {"network": trained, "init": first.cluster_centers_, "pretrain_epochs": 0, "random_state": 5}
+    start = DCN(4, **shared, epochs=0).fit(digits[0])
+    assert np.allclose(start.transform(digits[0]), first.transform(digits[0]), atol=1e-6)
+    assert (start.labels_ == first.labels_).all()
+    orders = []
+    for cls in (DCN, DeepKMeans):
+        seen = []
+
+        class Watched(torch.utils.data.Dataset):
+            def __len__(self):
+                return 200
+
+            def __getitem__(self, i):
+                seen.append(i)  # noqa: B023
+                return torch.from_numpy(digits[0])[i, None]
+
+        cls(4, **shared, epochs=1, augment=None).fit(Watched())
+        orders.append(seen)
+    assert orders[0][: len(orders[1])] == orders[1][: len(orders[0])]
+    model = DCN(4, **shared, epochs=2).fit(digits[0])
+    assert (trained.encoder[0].weight == before).all()  # trained on a copy
+    model.save(tmp_path / "m")
+    assert (diffclust.load(tmp_path / "m").predict(digits[0]) == model.labels_).all()  # no module is asked for
+    with pytest.raises(ValueError, match=r"\(1, 8, 8\).*\(6,\)"):
+        DCN(3, network=trained).fit(np.zeros((20, 6)) + np.arange(20)[:, None])
+
+
+def test_glorot():
+    torch.manual_seed(0)
+    network = DenseAutoencoder((300,), 10, glorot=True)
+    layer = network.encoder[3]  # 500 x 500
+    bound = (6 / 1000) ** 0.5
+    assert 0.99 * bound < float(layer.weight.abs().max()) <= bound
+    assert (layer.bias == 0).all()
