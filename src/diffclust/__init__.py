@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from .methods.deep_kmeans import DeepKMeans
     from .methods.kmeansnet import KMeansNet
     from .methods.tell import TELL
+    from .methods.vade import VaDE
     from .persistence import load
 
 __version__ = "0.1.0"
@@ -24,6 +25,7 @@ __all__ = [
     "AEKMeans",
     "DeepKMeans",
     "KMeansNet",
+    "VaDE",
     "callbacks",
     "datasets",
     "load",

@@ -65,7 +65,8 @@ class Run:
             scatter=own.mean().item() / max(total, 1e-12),
             clustering_loss=loss.mean().item(),
             reconstruction=next((r["reconstruction"] for r in reversed(history) if "reconstruction" in r), 0.0),
-            temperature=fit_temperature(clusters.distances(z).double(), clusters.embedding_dim - clusters.sphere),
+            temperature=clusters.temperature
+            or fit_temperature(clusters.distances(z).double(), clusters.embedding_dim - clusters.sphere),
         )
 
     def state(self) -> dict[str, Any]:

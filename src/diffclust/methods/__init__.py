@@ -65,4 +65,11 @@ METHODS = (
         "DEC that keeps its decoder",
         "Guo et al., Improved Deep Embedded Clustering with Local Structure Preservation, IJCAI 2017",
     ),
+    Method(
+        "vade",
+        "VaDE",
+        "vade",
+        "a variational autoencoder with a mixture of Gaussians for its prior",
+        "Jiang et al., Variational Deep Embedding, IJCAI 2017",
+    ),
 )

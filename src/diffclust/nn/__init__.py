@@ -3,6 +3,7 @@
 from .autoencoders import Autoencoder, ConvAutoencoder, DenseAutoencoder, Identity, PoolingAutoencoder
 from .cluster import ClusterLayer, DistanceLayer
 from .kmeans import KMeansResult, kmeans, kmeans_plus_plus, lloyd
+from .mixture import GaussianMixture
 from .ops import hard, log_student_t, sharpen, softmax, sparsemax, squared_distances
 
 __all__ = [
@@ -11,6 +12,7 @@ __all__ = [
     "ConvAutoencoder",
     "DenseAutoencoder",
     "DistanceLayer",
+    "GaussianMixture",
     "Identity",
     "KMeansResult",
     "PoolingAutoencoder",

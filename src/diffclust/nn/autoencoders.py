@@ -57,6 +57,13 @@ class Autoencoder(nn.Module):
         mean, log_variance = self.encoder((x - self.shift) / self.scale).chunk(2, dim=1)
         return mean, log_variance
 
+    @torch.no_grad()
+    def reset_spread(self, log_variance: float) -> None:
+        """The same log-variance for every sample, as a start."""
+        last = [layer for layer in self.encoder.modules() if isinstance(layer, nn.Linear)][-1]
+        last.weight[self.embedding_dim :] = 0
+        last.bias[self.embedding_dim :] = log_variance
+
     def layers(self) -> list[tuple[nn.Module, nn.Module]]:
         """Encoder layers from the outside in, each with the decoder layer that mirrors it."""
         raise ValueError(f"{type(self).__name__} cannot be trained layer by layer: only the dense network can.")
@@ -68,6 +75,14 @@ class Autoencoder(nn.Module):
         """Mean squared error per value, in the network's own units."""
         target = (x - self.shift) / self.scale
         return F.mse_loss(self.activate(self.decoder(z)).reshape(target.shape), target)
+
+    def negative_log_likelihood(self, x: Tensor, z: Tensor) -> Tensor:
+        """-log p(x | z), summed over a sample's values, mean over samples, in the network's own units: Bernoulli with a
+        sigmoid output, else Gaussian of unit variance, without its constant."""
+        target, y = (x - self.shift) / self.scale, self.decoder(z)
+        if self.output == "sigmoid":
+            return self.n_values * F.binary_cross_entropy_with_logits(y.reshape(target.shape).float(), target)
+        return self.n_values * F.mse_loss(y.reshape(target.shape), target) / 2
 
     @property
     def n_values(self) -> int:
@@ -239,6 +254,9 @@ class Wrapped(Autoencoder):
 
     def reconstruction_loss(self, x: Tensor, z: Tensor) -> Tensor:
         return F.mse_loss(self.decode(z), x)
+
+    def negative_log_likelihood(self, x: Tensor, z: Tensor) -> Tensor:
+        return self.n_values * self.reconstruction_loss(x, z) / 2
 
 
 NETWORKS: dict[str, type[Autoencoder]] = {

@@ -34,6 +34,7 @@ class ClusterLayer(nn.Module):
     """
 
     weight: nn.Parameter  # W (k, d)
+    temperature: float | None = None  # of probabilities, where the layer has its own
 
     def __init__(
         self,
