@@ -275,6 +275,17 @@ def test_reuters_without_a_key(folder):
         datasets.load("reuters-r8")
 
 
+def test_signed_usps(folder):
+    pixels = np.array([0, 255, 51], np.uint8).reshape(3, 1, 1)
+    exact = np.array([0, 2000, 369], np.uint16).reshape(3, 1, 1)
+    np.savez(folder / "usps.npz", images=pixels, labels=np.arange(3))
+    X, y = datasets.load("usps-signed")
+    assert X.ravel() == pytest.approx([-1, 1, -0.6])
+    assert y.tolist() == [0, 1, 2]
+    np.savez(folder / "usps.npz", images=pixels, images_2000=exact, labels=np.arange(3))
+    assert datasets.load("usps-signed")[0].ravel() == pytest.approx([-1, 1, -0.631])
+
+
 def test_reuters10k_token_files(folder):
     home = folder / "reuters10k"
     home.mkdir()
@@ -396,6 +407,7 @@ def test_rcv1_keeps_single_topics_and_the_heaviest_terms(folder, monkeypatch):
         ("mnist", "mnist.npz", (70000, 28, 28), np.uint8, 10),
         ("mnist-test", "mnist.npz", (10000, 28, 28), np.uint8, 10),
         ("usps", "usps.npz", (9298, 16, 16), np.uint8, 10),
+        ("usps-signed", "usps.npz", (9298, 16, 16), np.float32, 10),
         ("cifar10-test", "cifar10.npz", (10000, 32, 32, 3), np.uint8, 10),
         ("coil20", "coil20.npz", (1440, 32, 32), np.uint8, 20),
         ("optdigits", "optdigits.npz", (5620, 8, 8), np.float32, 10),

@@ -37,7 +37,7 @@ def load(name: str) -> Data:
 
     digits          (1797, 8, 8)        float32 in [0, 1]; comes with scikit-learn, needs no file
     mnist           (70000, 28, 28)     uint8; mnist-test: the last 10,000
-    usps            (9298, 16, 16)      uint8
+    usps            (9298, 16, 16)      uint8; usps-signed: float32 in [-1, 1], as in Deep k-Means
     cifar10         (60000, 32, 32, 3)  uint8; cifar10-test: the last 10,000
     cifar100        (60000, 32, 32, 3)  uint8, y the 100 fine classes
     cifar100-s1..20 (3000, 32, 32, 3)   one superclass (alphabetical), y its 5 classes
@@ -81,6 +81,16 @@ def _arrays(name: str, what: str, *, test: bool = False, scale: float | None = N
     if scale is not None:
         X = (X / scale).astype(np.float32)
     return _last(X, y, int(arrays.get("n_train", len(y)))) if test else (X, y)
+
+
+def _usps_signed() -> Data:
+    """In the values the set was published with, exactly where the file has them."""
+    what = "`images` uint8 (n, 16, 16) or `images_2000` (value / 1000 - 1), `labels` and `n_train`"
+    arrays, source = _stored("usps", what, partial(_from_openml, "usps"))
+    _, y = _labelled(arrays, source)
+    exact = arrays.get("images_2000")
+    X = arrays["images"] / 127.5 - 1 if exact is None else exact / 1000 - 1
+    return X.astype(np.float32), y
 
 
 def _last(X: NDArray[Any], y: NDArray[np.int64], n_train: int) -> Data:
@@ -252,6 +262,7 @@ _LOADERS: dict[str, Callable[[], Data]] = {
     "mnist": partial(_arrays, "mnist", "`images` uint8 (n, 28, 28)"),
     "mnist-test": partial(_arrays, "mnist", "`images` uint8 (n, 28, 28)", test=True),
     "usps": partial(_arrays, "usps", "`images` uint8 (n, 16, 16)"),
+    "usps-signed": _usps_signed,
     "cifar10": _cifar10,
     "cifar10-test": partial(_cifar10, test=True),
     "cifar100": _cifar100,

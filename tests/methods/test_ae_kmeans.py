@@ -1,15 +1,22 @@
 """What is particular to AE + k-means, and what the family shares: a network trained layer by layer, or before."""
 
+import json
+
 import numpy as np
 import pytest
+import scipy.sparse as sp
 import torch
 from sklearn.cluster import KMeans
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.metrics import adjusted_rand_score
+from typer.testing import CliRunner
 
 import diffclust
 from diffclust import DCN, AEKMeans, DeepKMeans
-from diffclust.engine.data import Batch
+from diffclust.cli import app
+from diffclust.engine.data import Batch, Data, SparseRows
 from diffclust.engine.model import LayerPretraining
-from diffclust.nn import DenseAutoencoder
+from diffclust.nn import DenseAutoencoder, Identity
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 QUICK = {"pretrain_epochs": 3, "epochs": 4, "random_state": 0, "device": "cpu"}
@@ -175,3 +182,83 @@ def test_glorot():
     bound = (6 / 1000) ** 0.5
     assert 0.99 * bound < float(layer.weight.abs().max()) <= bound
     assert (layer.bias == 0).all()
+
+
+# ---- texts
+
+
+WORDS = {"space": "orbit rocket moon shuttle launch", "sport": "goal team puck season coach", "food": "salt oven flour"}
+
+
+@pytest.fixture(scope="module")
+def texts():
+    """Three kinds of short texts, and which is which."""
+    rng = np.random.default_rng(0)
+    names = list(WORDS)
+    y = rng.integers(0, 3, 150)
+    return ["the and " + " ".join(rng.choice(WORDS[names[i]].split(), 25)) for i in y], y
+
+
+@pytest.mark.parametrize("cls", [DeepKMeans, AEKMeans, DCN, diffclust.DEC, diffclust.IDEC, diffclust.VaDE])
+def test_sparse_texts_are_clustered_without_being_made_dense(texts, cls, monkeypatch):
+    X = TfidfVectorizer().fit_transform(texts[0])
+    biggest = []
+    take = SparseRows.take
+
+    def watched(self, index):
+        biggest.append(len(index))
+        return take(self, index)
+
+    monkeypatch.setattr(SparseRows, "take", watched)
+    monkeypatch.setattr("diffclust.engine.data.CHUNK", 50)
+    model = cls(3, pretrain_epochs=25, epochs=8, batch_size=32, random_state=0).fit(X)
+    assert adjusted_rand_score(texts[1], model.labels_) > 0.9
+    assert (model.predict(X) == model.labels_).all()
+    assert max(biggest) <= 50
+
+
+def test_wide_sparse_rows_without_a_network_stay_sparse(monkeypatch):
+    """Lloyd's passes and DEC's targets go block by block."""
+    X = sp.random_array((5000, 300), density=0.01, rng=0, format="csr", dtype=np.float32)
+    monkeypatch.setattr("diffclust.methods.ae_kmeans.BLOCK", 500)
+    widest = []
+    monkeypatch.setattr(
+        torch, "cat", lambda parts, *a, cat=torch.cat: (widest.append(sum(map(len, parts))), cat(parts, *a))[1]
+    )
+    start = X[:4].toarray()
+    model = AEKMeans(4, network="identity", init=start, epochs=2, random_state=0)
+    data = Data(SparseRows(X), torch.device("cpu"), 256)
+    learner = model.build_model(Identity((300,)), 5000)
+    learner.before_training(data)
+    widest.clear()
+    learner.after_epoch(0, data)
+    assert max(widest) <= 500
+    labels = ((X.toarray()[:, None] - start) ** 2).sum(2).argmin(1)
+    means = np.stack([X.toarray()[labels == j].mean(0) for j in range(4)])
+    assert np.allclose(learner.clusters.centers.detach(), means, atol=1e-5)
+
+
+def test_a_file_of_texts_through_the_command(texts, tmp_path):
+    for name in ("old", "new"):
+        lines = [json.dumps({"text": text, "label": int(label)}) for text, label in zip(*texts, strict=True)]
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(lines[:: 1 if name == "old" else 3]))
+    command = [
+        "fit",
+        str(tmp_path / "old.jsonl"),
+        "-k",
+        "3",
+        "--method",
+        "dkm",
+        "--out",
+        str(tmp_path / "m"),
+        "--quiet",
+    ]
+    result = CliRunner().invoke(app, [*command, "--epochs", "5", "--set", "pretrain_epochs=60"])
+    assert result.exit_code == 0, result.output
+    answer = tmp_path / "labels.csv"
+    result = CliRunner().invoke(
+        app, ["predict", str(tmp_path / "m"), str(tmp_path / "new.jsonl"), "--out", str(answer)]
+    )
+    assert result.exit_code == 0, result.output
+    labels = np.loadtxt(answer, delimiter=",", skiprows=1, dtype=int)[:, 1]
+    assert adjusted_rand_score(texts[1][::3], labels) > 0.9

@@ -147,10 +147,14 @@ def test_the_annealed_start_is_uniform():
     assert DeepKMeans(3).build_model(DenseAutoencoder((6,), 4, hidden=(8,)), 500).start == "k-means"
 
 
-def test_annealing_finds_clusters_from_nothing(digits):
-    model = DeepKMeans(4, annealing=True, weight=0.01, random_state=0).fit(digits[0])
-    assert adjusted_rand_score(digits[1], model.labels_) > 0.5
-    assert model.n_iter_ == 200
+def test_annealing_finds_clusters_from_nothing(blobs):
+    model = DeepKMeans(3, annealing=True, weight=0.1, epochs=200, random_state=0).fit(blobs[0])
+    assert adjusted_rand_score(blobs[1], model.labels_) > 0.95
+
+
+def test_annealing_takes_as_many_steps_however_few_the_rows():
+    assert [DeepKMeans(3, annealing=True).auto_epochs(1, steps) for steps in (2, 72, 273)] == [2100, 59, 40]
+    assert DeepKMeans(3, annealing=True).auto_epochs(0, 72) == 0
 
 
 def test_lengths_are_logged_and_a_shrinking_embedding_is_reported(digits):

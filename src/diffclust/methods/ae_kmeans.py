@@ -20,8 +20,10 @@ from ..engine.model import ClusterModel, Losses
 from ..estimator import hyperparameters
 from ..nn.autoencoders import Autoencoder
 from ..nn.cluster import ClusterLayer, Start
-from ..nn.kmeans import lloyd
+from ..nn.ops import hard
 from .autoencoder import AutoencoderClusterer, paper_settings
+
+BLOCK = 4096  # rows embedded at a time
 
 
 class AEKMeansModel(ClusterModel):
@@ -38,8 +40,20 @@ class AEKMeansModel(ClusterModel):
             return {"clustering": self.clustering_loss(self.embed(batch.x)).mean()}
 
     def after_epoch(self, epoch: int, data: Data) -> None:
-        z = self.sample_embedding(data, len(data))
-        self.clusters.set_centers(lloyd(z, self.clusters.centers.detach(), max_iter=1).centers)
+        """A pass of Lloyd's algorithm, a block of rows at a time: without a network they may be wide and sparse."""
+        centers = self.clusters.centers.detach()
+        sums = torch.zeros_like(centers, dtype=torch.float64)
+        counts = sums.new_zeros(len(centers), 1)
+        for block in torch.arange(len(data), device=data.device).split(BLOCK):
+            z = data.map(self.embed, block)
+            member = hard(self.clusters.logits(z)).double()
+            sums += member.T @ z.double()
+            counts += member.sum(0)[:, None]
+        self.clusters.set_centers(torch.where(counts > 0, sums / counts.clamp_min(1), centers))
+        if bool((counts == 0).any()):
+            self.clusters.revive_(counts[:, 0] == 0, self.sample_embedding(data, 1024))
+            for _ in range(int((counts == 0).sum())):
+                self.report("repaired", "A centre without rows was moved to a badly served row.")
 
     def clustering_loss(self, z: Tensor) -> Tensor:
         return self.clusters.distances(z).amin(1)
@@ -53,8 +67,6 @@ class AEKMeans(AutoencoderClusterer):
     rows, from centres that k-means found on at most 50,000 of them.
     """
 
-    auto_steps: ClassVar[tuple[int, int]] = (2800, 0)
-    auto_least: ClassVar[tuple[int, int]] = (20, 10)
     papers: ClassVar[dict[str, dict[str, Any]]] = {
         name: paper_settings(k, pretrain_epochs=50, epochs=20)
         for name, k in (("mnist", 10), ("usps", 10), ("20newsgroups", 20), ("rcv1", 4))
@@ -63,6 +75,9 @@ class AEKMeans(AutoencoderClusterer):
     def build_model(self, autoencoder: Autoencoder, n_samples: int) -> AEKMeansModel:
         start = self.first_centers(autoencoder.embedding_dim)
         return AEKMeansModel(autoencoder, self.build_clusters(autoencoder), start=start)
+
+    def auto_epochs(self, phase: int, steps: int) -> int:
+        return super().auto_epochs(0, steps) if phase == 0 else 10
 
     def is_joint(self) -> bool:
         return False

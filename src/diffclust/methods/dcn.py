@@ -98,7 +98,7 @@ class DCN(AutoencoderClusterer):
     repair: move a centre that wins no row in an epoch to a badly served row. False: the literal paper.
     """
 
-    weight: float = 1.0
+    weight: float = 0.1
     first_count: float = 100.0
     repair: bool = True
 

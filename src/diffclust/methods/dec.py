@@ -73,7 +73,9 @@ class DECModel(ClusterModel):
 
     @torch.no_grad()
     def refresh(self, data: Data) -> None:
-        q = self.log_q(self.sample_embedding(data, len(data))).exp()
+        was_training = self.training
+        q = data.map(self.eval().assign)
+        self.train(was_training)
         if not q.isfinite().all():  # the loop will go back to a finite state, and the last target suits that one
             return
         labels = q.argmax(1)

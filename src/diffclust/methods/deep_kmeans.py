@@ -150,7 +150,8 @@ class DeepKMeans(AutoencoderClusterer):
 
     annealing: start from a random network and random centres and anneal α (DKM-a). False: pretrain, and let k-means
         place the centres (DKM-p).
-    weight: λ, of the clustering term. Both terms are sums over coordinates, means over rows, as in the paper.
+    weight: λ, of the clustering term. Both terms are sums over coordinates, means over rows, as in the paper. Its code
+        has 1 unless told, and its tables a value chosen by labels; much of it empties clusters of small samples.
     alphas: the values of α, in equal shares of the epochs. "auto": 1000 throughout; when annealing, the paper's forty.
     distance: f, of embeddings and centres: "euclidean" (squared), "cosine" (both are brought to unit length), or a
         callable from rows (b, d) and centres (k, d) to (b, k).
@@ -161,7 +162,7 @@ class DeepKMeans(AutoencoderClusterer):
     """
 
     annealing: bool = False
-    weight: float = 1.0
+    weight: float = 0.1
     alphas: Sequence[float] | Literal["auto"] = "auto"
     distance: Literal["euclidean", "cosine"] | Distance = "euclidean"
     reconstruction: Between = "euclidean"
@@ -176,15 +177,16 @@ class DeepKMeans(AutoencoderClusterer):
         name + suffix: paper_settings(k, **settings)
         for name, k in (("mnist", 10), ("usps", 10), ("20newsgroups", 20), ("rcv1", 4))
         for suffix, settings in (
-            ("", {"pretrain_epochs": 50, "epochs": 100}),
-            ("-a", {"annealing": True, "pretrain_epochs": 0, "epochs": 200}),
+            ("", {"pretrain_epochs": 50, "epochs": 100, "weight": 1.0}),
+            ("-a", {"annealing": True, "pretrain_epochs": 0, "epochs": 200, "weight": 1.0}),
         )
     }
 
     def auto_epochs(self, phase: int, steps: int) -> int:
         if not self.annealing:
             return super().auto_epochs(phase, steps)
-        return 0 if phase == 0 else max(40, min(200, math.ceil(4 * 1400 / steps)))
+        # the steps of both phases, however few the rows: from a random start there is a long way to go
+        return 0 if phase == 0 else max(sum(self.auto_least), math.ceil(sum(self.auto_steps) / steps))
 
     def build_clusters(self, autoencoder: Autoencoder) -> ClusterLayer:
         if callable(self.distance):
