@@ -29,7 +29,8 @@ from torch.optim import Optimizer
 
 from ..engine.data import Batch, Data
 from ..engine.model import ClusterModel, Losses, Trainable
-from ..estimator import hyperparameters, make_optimizer
+from ..engine.optimizers import make_optimizer
+from ..estimator import hyperparameters
 from ..nn.autoencoders import Autoencoder
 from ..nn.cluster import ClusterLayer, Start
 from ..nn.ops import log_student_t, sharpen
