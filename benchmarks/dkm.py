@@ -136,7 +136,7 @@ def run(X: Any, y: np.ndarray, data: str, method: str, seed: int, weight: float 
     """One row of the CSV."""
     began = time.perf_counter()
     if method == "km":
-        rows = X.toarray() if hasattr(X, "toarray") else np.asarray(X, np.float64).reshape(len(X), -1)
+        rows = np.asarray(X, np.float64).reshape(len(X), -1)
         labels, settings, said = BASELINES["kmeans"](rows, len(np.unique(y)), seed), {}, []
     else:
         model = estimator(X, data, method, seed, weight, options)
@@ -245,7 +245,8 @@ def main() -> None:
         ):
             continue
         if data not in known:
-            known[data] = load(DATA[data][0])
+            X, y = load(DATA[data][0])
+            known[data] = X.toarray() if hasattr(X, "toarray") else X, y  # small enough to sit on the device whole
         row = run(*known[data], data, method, seed, weight, by, options)
         options.out.parent.mkdir(parents=True, exist_ok=True)
         new = not options.out.exists()

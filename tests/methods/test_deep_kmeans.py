@@ -51,7 +51,7 @@ def test_the_loss_is_the_papers_by_loops(alpha):
 @pytest.mark.parametrize("distance", ["cosine", lambda h, r: (h[:, None] - r).abs().sum(-1)])
 @pytest.mark.parametrize("reconstruction", ["cosine", lambda x, back: (x - back).abs().sum(1)])
 def test_other_distances_by_loops(distance, reconstruction):
-    model, x, h = small(distance=distance, reconstruction=reconstruction, alphas=[2.0])
+    model, x, h = small(distance=distance, reconstruction=reconstruction, alphas=[2.0], weight=1.0)
     centers, back = model.clusters.centers, model.autoencoder.decode(h)
 
     def apart(a, b):

@@ -120,6 +120,12 @@ def test_a_network_without_variances_gets_one_a_coordinate(blobs):
     assert not frozen.log_spread.requires_grad
 
 
+def test_a_variational_network_can_be_trained_layer_by_layer(blobs):
+    model = VaDE(3, layer_epochs=1, pretrain_epochs=1, epochs=1, random_state=0).fit(blobs[0])
+    phases = [record["phase"] for record in model.history_]
+    assert phases == [*(f"layer {i}" for i in (1, 2, 3, 4)), "pretraining", "clustering"]
+
+
 def test_the_rate_decays_to_a_tenth():
     model = small()
     assert [model.rate(epoch) for epoch in (0, 9, 10, 25)] == pytest.approx([1, 1, 0.9, 0.81])
@@ -148,6 +154,27 @@ def test_dying_components_are_noticed_and_undone(blobs):
     assert model.finished
     assert (model.clusters.weight == sound).all()
     assert [report.kind for report in model.reports] == ["collapse"]
+
+
+def test_the_guard_survives_a_kill(blobs, tmp_path):
+    class Killed(Exception):
+        pass
+
+    settings = {"pretrain_epochs": 20, "epochs": 6, "random_state": 0}
+    whole = VaDE(3, **settings).fit(blobs[0])
+    state = {"armed": True}
+
+    def kill(progress):
+        if state["armed"] and (progress.phase, progress.epoch) == ("clustering", 3):
+            state["armed"] = False
+            raise Killed
+
+    model = VaDE(3, **settings, checkpoint=tmp_path, checkpoint_every=1, callbacks=[kill])
+    with pytest.raises(Killed):
+        model.fit(blobs[0])
+    model.fit(blobs[0])
+    assert model.history_ == whole.history_
+    assert (model.transform(blobs[0]) == whole.transform(blobs[0])).all()
 
 
 def test_a_collapse_is_reported_to_the_user(blobs):

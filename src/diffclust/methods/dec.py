@@ -19,6 +19,7 @@ the next, the method has ended.
 """
 
 import math
+import numbers
 from functools import partial
 from typing import Any, ClassVar, Literal
 
@@ -130,7 +131,8 @@ class SelfSharpening(AutoencoderClusterer):
 
     def _check_settings(self) -> None:
         super()._check_settings()
-        if self.interval != "auto" and (not isinstance(self.interval, int) or self.interval < 1):
+        whole = isinstance(self.interval, numbers.Integral) and not isinstance(self.interval, bool)
+        if self.interval != "auto" and not (whole and self.interval >= 1):
             raise ValueError(f"interval={self.interval!r} should be 'auto' or a whole number >= 1.")
 
 
@@ -139,7 +141,8 @@ class DEC(SelfSharpening):
     """Deep embedded clustering: the network follows a sharper version of its own assignments.
 
     Shared parameters: see `PrototypeClusterer`; `optimizer` and `lr` are those of the clustering, the autoencoder is
-    pretrained with Adam. `DEC.paper("mnist")` has the settings of the authors' Keras version.
+    pretrained with Adam. `DEC.paper("mnist")` has the settings of the Keras version that IDEC's authors keep, but for
+    the Adam of its pretraining; the paper itself pretrains layer by layer (`layer_epochs`).
 
     interval: steps from one target over all rows to the next. "auto": about an epoch, at most 140.
     tolerance: stop when a smaller share of the labels changes from one target to the next; 0: never.
@@ -154,17 +157,16 @@ class DEC(SelfSharpening):
         name: paper_settings(
             k,
             embedding_dim=10,
-            layer_epochs=layer_epochs,
             pretrain_epochs=pretrain_epochs,
             epochs=epochs,
             optimizer=partial(torch.optim.SGD, lr=0.01, momentum=0.9),
             interval=interval,
             tolerance=0.001,
         )
-        for name, k, layer_epochs, pretrain_epochs, epochs, interval in (
-            ("mnist", 10, 50, 300, 73, 140),  # 20,000 steps at most
-            ("usps", 10, 0, 50, 550, 30),
-            ("reuters10k", 4, 0, 50, 510, 30),
+        for name, k, pretrain_epochs, epochs, interval in (
+            ("mnist", 10, 300, 73, 140),  # 20,000 steps at most
+            ("usps", 10, 50, 550, 30),
+            ("reuters10k", 4, 50, 510, 30),
         )
     }
 
@@ -185,7 +187,8 @@ class IDEC(SelfSharpening):
     """Improved deep embedded clustering: DEC that keeps its decoder, so that the embedding keeps the data's shape.
 
     Shared parameters: see `PrototypeClusterer`; `optimizer` and `lr` are those of the clustering, the autoencoder is
-    pretrained with Adam. `IDEC.paper("mnist")` has the authors' settings.
+    pretrained with Adam. `IDEC.paper("mnist")` has the authors' settings; how long their layer-wise pretraining took is
+    not said, and here it is 50 epochs a layer and 200 of the whole.
 
     weight: γ, of KL(P ‖ Q) against the reconstruction loss per value.
     interval: steps from one target over all rows to the next. "auto": about an epoch, at most 140.

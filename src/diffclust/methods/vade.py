@@ -115,7 +115,7 @@ class VaDEModel(ClusterModel):
         count = torch.distributions.Categorical(probs=members).entropy().exp().item()
         self.first_count = self.first_count or count
         sound = count >= SOUND * self.first_count
-        if sound:
+        if sound and self.repair:
             self.sound_state = {name: value.clone() for name, value in self.state_dict().items()}
         return sound
 
