@@ -1,0 +1,117 @@
+"""L-ADMM unrolled into layers: sparse codes for samples that may carry gross errors.
+
+    minimise  |Z|_1 + λ |E|   subject to  X = A Z + E
+
+One iteration of the linearised alternating direction method, with a multiplier M and a penalty β, is one block:
+
+    T = A(Z) + E - X
+    Z ← shrink(Z - A'(M + β T), B1)             affinity
+    E ← shrink(X - A(Z) - W1 M, B2)             de-noising
+    M ← M + β (A(Z) + E - X)                    multiplier
+
+A takes codes to data and A' data to codes. With A' = α Aᵀ, B1 = α, W1 = 1/β, B2 = λ/β and α < 1 / (β |AᵀA|), K blocks
+are K iterations and converge to the solution. Learnt (Xie et al., Differentiable Linearized ADMM, 2019; Peng et al.,
+SSCNet), a few blocks do. Samples are rows, (b, d), or images, (b, c, h, w); β, B1, W1 and B2 have one value a feature
+or channel, so that any number of samples may come.
+"""
+
+from collections.abc import Sequence
+from typing import Literal, NamedTuple, Self
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+Norm = Literal["elements", "samples"]
+
+
+def shrink(x: Tensor, threshold: Tensor | float) -> Tensor:
+    """Every value towards zero by `threshold`, the proximal step of |x|_1: relu(x - b) - relu(-x - b), b >= 0."""
+    return F.relu(x - threshold) - F.relu(-x - threshold)
+
+
+def shrink_samples(x: Tensor, threshold: Tensor | float) -> Tensor:
+    """Every sample's length by `threshold`, the proximal step of Σ_i |x_i|_2: the columns of the papers' X."""
+    flat = x.flatten(1)
+    length = torch.linalg.vector_norm(flat, dim=1, keepdim=True).clamp_min(torch.finfo(x.dtype).tiny)
+    return (flat * F.relu(1 - threshold / length)).view_as(x)
+
+
+class LADMMState(NamedTuple):
+    z: Tensor  # codes
+    e: Tensor  # errors, shaped as the samples
+    m: Tensor  # multipliers, shaped as the samples
+
+
+class LADMMBlock(nn.Module):
+    """One iteration, learnable.
+
+    synthesis: A, a module from codes to data. analysis: A', from data to codes. Blocks may share them.
+    code_shape, data_shape: of one sample: (m,) and (d,), or (maps, h, w) and (c, h, w).
+    norm: |E| as the sum of its "elements" (sparse noise) or of the lengths of its "samples" (outlying rows); then B2
+        is one number.
+    threshold, penalty, damping, error_threshold: where B1, β, W1 and B2 start.
+    """
+
+    def __init__(
+        self,
+        synthesis: nn.Module,
+        analysis: nn.Module,
+        code_shape: Sequence[int],
+        data_shape: Sequence[int],
+        *,
+        norm: Norm = "elements",
+        threshold: float = 0.15,
+        penalty: float = 1.0,
+        damping: float = 1.0,
+        error_threshold: float = 0.15,
+    ) -> None:
+        super().__init__()
+        if norm not in ("elements", "samples"):
+            raise ValueError(f"norm={norm!r} should be 'elements' or 'samples'.")
+        self.synthesis, self.analysis, self.norm = synthesis, analysis, norm
+        codes, data = _per_feature(code_shape), _per_feature(data_shape)
+        self.threshold = nn.Parameter(torch.full(codes, threshold))  # B1
+        self.penalty = nn.Parameter(torch.full(data, penalty))  # β
+        self.damping = nn.Parameter(torch.full(data, damping))  # W1
+        self.error_threshold = nn.Parameter(torch.full(data if norm == "elements" else (), error_threshold))  # B2
+
+    @classmethod
+    def classical(cls, dictionary: Tensor, *, lam: float, penalty: float = 1.0, norm: Norm = "samples") -> Self:
+        """The block that is one iteration of the algorithm itself, for a dictionary A (d, m)."""
+        d, m = dictionary.shape
+        step = 0.99 / (penalty * torch.linalg.matrix_norm(dictionary, 2).item() ** 2)
+        synthesis, analysis = nn.Linear(m, d, bias=False), nn.Linear(d, m, bias=False)
+        synthesis.weight = nn.Parameter(dictionary.clone())
+        analysis.weight = nn.Parameter(step * dictionary.T)
+        starts = {"threshold": step, "penalty": penalty, "damping": 1 / penalty, "error_threshold": lam / penalty}
+        return cls(synthesis, analysis, (m,), (d,), norm=norm, **starts).to(dictionary)
+
+    def forward(self, x: Tensor, state: LADMMState | None = None, allowed: Tensor | None = None) -> LADMMState:
+        """From samples and the last state to the next; the first has Z = E = M = 0, and takes A(0) for zero.
+
+        allowed: one for the codes a sample may use and zero for the others, shaped as the codes: a sample that is
+            itself an atom of the dictionary must not stand for itself.
+        """
+        if state is None:
+            z = self.analysis(self.penalty * x)
+            e = m = torch.zeros_like(x)
+        else:
+            z, e, m = state
+            residual = self.synthesis(z) + e - x
+            # the sign inside, so that a network in the place of A' sees samples and not their negatives
+            z = z + self.analysis(-(m + self.penalty * residual))
+        z = shrink(z, self.threshold.abs())
+        z = z if allowed is None else z * allowed
+        fit = self.synthesis(z)
+        narrow = shrink if self.norm == "elements" else shrink_samples
+        e = narrow(x - fit - self.damping * m, self.error_threshold.abs())
+        return LADMMState(z, e, m + self.penalty * (fit + e - x))
+
+    def extra_repr(self) -> str:
+        return f"norm={self.norm!r}"
+
+
+def _per_feature(shape: Sequence[int]) -> tuple[int, ...]:
+    """One value a feature, or one a channel."""
+    return (shape[0], *(1 for _ in shape[1:]))
