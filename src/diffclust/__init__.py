@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from .methods import METHODS
+from .methods import METHODS, TRANSDUCTIVE
 
 if TYPE_CHECKING:
     from . import callbacks, datasets, metrics, nn
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from .methods.dec import DEC, IDEC
     from .methods.deep_kmeans import DeepKMeans
     from .methods.kmeansnet import KMeansNet
+    from .methods.ssc import SSC
     from .methods.tell import TELL
     from .methods.vade import VaDE
     from .persistence import load
@@ -21,6 +22,7 @@ __all__ = [
     "DCN",
     "DEC",
     "IDEC",
+    "SSC",
     "TELL",
     "AEKMeans",
     "DeepKMeans",
@@ -40,7 +42,7 @@ def __getattr__(name: str) -> Any:
         return import_module(f".{name}", __name__)
     if name == "load":
         return import_module(".persistence", __name__).load
-    for method in METHODS:
+    for method in (*METHODS, *TRANSDUCTIVE):
         if name == method.estimator:
             return method.load()
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -68,6 +68,15 @@ def fuzzy(X: Any, k: int, seed: int) -> Labels:
     return _labels(FuzzyCMeans(k, random_state=seed).fit_predict(_rows(X, k)))
 
 
+def ssc(X: Any, k: int, seed: int) -> Labels:
+    """Sparse subspace clustering, on one processor: see `diffclust.SSC`."""
+    from .methods.ssc import SSC
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # of graphs in pieces
+        return _labels(SSC(k, device="cpu", random_state=seed).fit_predict(_rows(X, k)))
+
+
 BASELINES: dict[str, Baseline] = {
     "kmeans": kmeans,
     "gmm": gmm,
@@ -75,6 +84,7 @@ BASELINES: dict[str, Baseline] = {
     "agglomerative-average": agglomerative_average,
     "agglomerative-weighted": agglomerative_weighted,
     "fuzzy": fuzzy,
+    "ssc": ssc,
 }
 
 

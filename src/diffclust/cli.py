@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 import typer
 
 from . import __version__
-from .methods import METHODS
+from .methods import METHODS, TRANSDUCTIVE
 
 if TYPE_CHECKING:
     import numpy as np
@@ -68,7 +68,7 @@ def _root(
 @app.command()
 def methods() -> None:
     """What there is, with paper and file."""
-    for method in METHODS:
+    for method in (*METHODS, *TRANSDUCTIVE):
         print(f"{method.name}  (diffclust.{method.estimator})")
         for text in (method.title, method.paper, f"diffclust/methods/{method.module}.py"):
             print(textwrap.fill(text, 80, initial_indent="    ", subsequent_indent="      "))

@@ -73,3 +73,14 @@ METHODS = (
         "Jiang et al., Variational Deep Embedding, IJCAI 2017",
     ),
 )
+
+# Methods that train no network and label only the rows they were given: there is nothing to predict with.
+TRANSDUCTIVE = (
+    Method(
+        "ssc",
+        "SSC",
+        "ssc",
+        "rows written by few others; the graph of who writes whom is cut",
+        "Elhamifar and Vidal, Sparse Subspace Clustering: Algorithm, Theory, and Applications, TPAMI 2013",
+    ),
+)

@@ -1,0 +1,209 @@
+"""SSC: sparse subspace clustering.
+
+Elhamifar, Vidal: "Sparse Subspace Clustering: Algorithm, Theory, and Applications", TPAMI 2013.
+
+Data that lie near a few subspaces through the origin, planes rather than balls. A row of unit length is written by few
+other rows, which are then of its own subspace:
+
+    min |C|_1 + λ/2 |X - X C|²,   diag(C) = 0
+    W = |C| + |C|ᵀ,  each row's coefficients first divided by the largest
+
+and the graph W is cut: rows of the k largest eigenvectors of D^-½ W D^-½, brought to unit length, into k-means.
+
+It is transductive: it labels the rows it was given and no others. `SSCNet` learns to answer for new rows.
+"""
+
+import numbers
+import warnings
+from dataclasses import field
+from typing import Any, Self
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+import torch.nn.functional as F
+from scipy.sparse.csgraph import connected_components
+from scipy.sparse.linalg import ArpackNoConvergence, eigsh
+from sklearn.base import BaseEstimator, ClusterMixin
+from sklearn.cluster import KMeans
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+
+from ..engine.data import Data
+from ..engine.runtime import choose_device, restart_seeds
+from ..estimator import hyperparameters
+from ..inputs import read
+from ..metrics import effective_clusters
+from ..nn.self_expression import self_expression
+
+SHARE = 0.1  # of a mean cluster's size: a smaller piece of the graph is no cluster
+SMALL = 500  # rows up to which all eigenvectors are found at once
+TRANSDUCTIVE = ("predict", "predict_proba", "transform", "partial_fit", "score", "save")
+
+
+@hyperparameters
+class SSC(ClusterMixin, BaseEstimator):
+    """Sparse subspace clustering, at scale: exact sparse coefficients by an active-set solver on blocks of rows, a
+    sparse graph, ARPACK. Memory grows with the number of rows, not with its square.
+
+    It is transductive: `fit_predict` labels the rows it is given, and there is no `predict`. Rows are brought to unit
+    length; centre them first where the subspaces do not pass through the origin. Equal rows count once and share their
+    label. Rows without neighbours (zero, or orthogonal to all others), and pieces of the graph that hold less than a
+    tenth of a mean cluster, are no clusters: they take the label of the row they correlate most with.
+
+    n_clusters: how many.
+    alpha: how closely a row is written by the others, above 1: λ = alpha / max_j |x_i · x_j|. More finds more
+        neighbours, and costs more.
+    device: of the sparse coding: "auto", "cpu", "cuda", ...
+    random_state: an int for the same answer every time.
+    """
+
+    n_clusters: int = field(default=8, kw_only=False)
+    alpha: float = 5.0
+    device: str = "auto"
+    random_state: int | np.random.RandomState | None = None
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        self._check_settings()
+        given = read(self, X, fitting=True)
+        n = len(given.rows)
+        if n < 2:
+            raise ValueError(f"Found array with {n} sample(s) while a minimum of 2 is required by SSC.")
+        if n < self.n_clusters:
+            raise ValueError(f"n_samples={n} should be >= n_clusters={self.n_clusters}.")
+        data = Data(given.rows, choose_device(self.device))
+        (seed,) = restart_seeds(self.random_state, 1)
+        x = data.map(unit_length)
+        distinct, twin = torch.unique(x, dim=0, return_inverse=True)
+        affinity, unfinished = self_affinity(distinct, self.alpha)
+        labels, found = spectral_labels(affinity, self.n_clusters, seed)
+        labels = join_strays(distinct, labels)
+        twins = twin.cpu().numpy()
+        for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("__")]:
+            delattr(self, name)
+        for name, value in given.attributes.items():
+            setattr(self, name, value)
+        self.labels_ = labels[twins]
+        self.affinity_matrix_ = affinity[twins][:, twins] if len(distinct) < n else affinity
+        self.diagnostics_ = self._diagnose(found, unfinished, n - len(distinct))
+        for message in self.diagnostics_["warnings"]:
+            warnings.warn(message, ConvergenceWarning, stacklevel=2)
+        return self
+
+    def __getattr__(self, name: str) -> Any:
+        if name in TRANSDUCTIVE:
+            raise AttributeError(
+                f"SSC has no {name!r}: it is transductive and labels only the rows it was fitted on (labels_, "
+                "fit_predict). SSCNet answers for new rows."
+            )
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def _diagnose(self, found: dict[str, Any], unfinished: int, repeated: int) -> dict[str, Any]:
+        k = self.n_clusters
+        sizes = np.bincount(self.labels_, minlength=k)
+        messages = []
+        if found["isolated"]:
+            messages.append(f"{found['isolated']} rows have no neighbour (zero, or orthogonal to all others).")
+        if found["components"] > k:
+            messages.append(
+                f"The graph falls into {found['components']} pieces, more than n_clusters={k}: the largest make the "
+                "clusters. A larger alpha connects more."
+            )
+        if not found["converged"]:
+            messages.append("ARPACK did not converge: the eigenvectors are those it had.")
+        if unfinished:
+            messages.append(f"The coefficients of {unfinished} rows are not exact: a smaller alpha is easier to solve.")
+        if (sizes == 0).any():
+            messages.append(f"{(sizes == 0).sum()} of {k} clusters are empty.")
+        return {
+            "sizes": sizes.tolist(),
+            "effective_clusters": effective_clusters(self.labels_),
+            "components": found["components"],
+            "isolated": found["isolated"],
+            "repeated": repeated,
+            "warnings": messages,
+        }
+
+    def _check_settings(self) -> None:
+        k = self.n_clusters
+        if not isinstance(k, numbers.Integral) or isinstance(k, bool):
+            raise TypeError(f"n_clusters={k!r} should be an integer.")
+        if k < 1:
+            raise ValueError(f"n_clusters={k} should be >= 1.")
+        if not isinstance(self.alpha, numbers.Real) or not 1 < self.alpha < np.inf:
+            raise ValueError(f"alpha={self.alpha!r} should be a finite number > 1.")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.three_d_array = True
+        return tags
+
+
+def unit_length(rows: torch.Tensor) -> torch.Tensor:
+    """Flat rows of length one; zeros stay. First by the largest value: the squares of tiny numbers would vanish."""
+    tiny = torch.finfo(rows.dtype).tiny
+    return F.normalize(F.normalize(rows.flatten(1), p=torch.inf, dim=1, eps=tiny), dim=1)
+
+
+def join_strays(x: torch.Tensor, labels: np.ndarray) -> np.ndarray:
+    """Rows labelled -1 take the label of the row they correlate most with; all zeros, where nobody has one."""
+    stray = labels < 0
+    if stray.all():
+        return np.zeros_like(labels)
+    if stray.any():
+        others = x[torch.from_numpy(~stray).to(x.device)]
+        nearest = [(part @ others.T).abs().argmax(1) for part in x[torch.from_numpy(stray).to(x.device)].split(1024)]
+        labels[stray] = labels[~stray][torch.cat(nearest).cpu().numpy()]
+    return labels
+
+
+def self_affinity(x: torch.Tensor, alpha: float) -> tuple[sp.csr_array, int]:
+    """W = |C| + |C|ᵀ, each row of C divided by its largest entry; and how many rows were not solved exactly."""
+    n = len(x)
+    if n == 1:
+        return sp.csr_array((1, 1), dtype=np.float32), 0
+    found = self_expression(x, alpha)
+    values, rows, columns = (t.cpu().numpy() for t in (found.values.abs(), found.rows, found.columns))
+    largest = np.zeros(n, values.dtype)
+    np.maximum.at(largest, rows, values)
+    c = sp.csr_array((values / largest[rows], (rows, columns)), shape=(n, n))
+    return sp.csr_array(c + c.T), found.unfinished
+
+
+def spectral_labels(affinity: sp.csr_array, k: int, seed: int) -> tuple[np.ndarray, dict[str, Any]]:
+    """Normalised spectral clustering of a sparse symmetric graph (Ng, Jordan, Weiss 2001), and what was met. Rows of
+    small pieces get -1. Where more than k pieces are left, the k - 1 largest are clusters and the others the last."""
+    n = affinity.shape[0]
+    labels = np.full(n, -1, dtype=np.int64)
+    degree = np.asarray(affinity.sum(axis=1)).ravel().astype(np.float64)
+    piece = connected_components(affinity, directed=False)[1]
+    sizes = np.bincount(piece)
+    found = {"isolated": int((degree == 0).sum()), "components": int((sizes > 1).sum()), "converged": True}
+    large = np.flatnonzero((sizes > 1) & (sizes >= SHARE * n / k))
+    kept = np.flatnonzero(np.isin(piece, large))
+    if len(large) > k:
+        rank = np.argsort(np.argsort(-sizes[large], kind="stable"))
+        labels[kept] = np.minimum(rank, k - 1)[np.searchsorted(large, piece[kept])]
+    elif len(kept):
+        scale = sp.diags_array(1 / np.sqrt(degree[kept]))
+        normal = scale @ affinity[kept][:, kept].astype(np.float64) @ scale
+        clusters = min(k, len(kept))
+        vectors, found["converged"] = _largest_eigenvectors(normal, clusters, seed)
+        vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), np.finfo(np.float64).tiny)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # fewer distinct points than clusters: told as empty
+            labels[kept] = KMeans(clusters, n_init=20, random_state=seed).fit_predict(vectors)
+    return labels, found
+
+
+def _largest_eigenvectors(normal: sp.csr_array, k: int, seed: int) -> tuple[np.ndarray, bool]:
+    n = normal.shape[0]
+    if n <= max(SMALL, 2 * k):
+        return np.linalg.eigh(normal.toarray())[1][:, -k:], True
+    start = check_random_state(seed).uniform(-1, 1, n)
+    try:
+        return eigsh(normal, k, which="LA", v0=start, ncv=min(n - 1, max(4 * k, 40)), tol=1e-5)[1], True
+    except ArpackNoConvergence as error:
+        missing = k - error.eigenvectors.shape[1]
+        return np.pad(error.eigenvectors, ((0, 0), (0, missing))), False
