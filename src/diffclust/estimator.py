@@ -321,7 +321,7 @@ class PrototypeClusterer(
             raise ValueError(f"Z has shape {tuple(z.shape)}, expected (n, {width}): rows of the embedding.")
         device = choose_device(self.device)
         model = self.model_.to(device)
-        samples = self.shape_.restore(Data(TensorRows(z), device).map(model.autoencoder.decode))
+        samples = self.shape_.restore(Data(TensorRows(z), device).map(model.decode))
         return samples.to(Z.device) if isinstance(Z, Tensor) else samples.cpu().numpy()
 
     def score(self, X: Any, y: Any = None) -> float:

@@ -92,8 +92,12 @@ class ClusterModel(Trainable):
     def forward(self, x: Tensor) -> Tensor:
         return self.assign(x)
 
+    def decode(self, z: Tensor) -> Tensor:
+        """Embeddings back to samples."""
+        return self.autoencoder.decode(z)
+
     def reconstruct(self, x: Tensor) -> Tensor:
-        return self.autoencoder.decode(self.embed(x))
+        return self.decode(self.embed(x))
 
     @abstractmethod
     def clustering_loss(self, z: Tensor) -> Tensor:
