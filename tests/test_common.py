@@ -305,7 +305,8 @@ def test_a_module_of_ones_own(quick, blobs, tmp_path):
     network = Shallow()
     before = network.inside.weight.clone()
     model = quick(network=network).fit(blobs[0])
-    assert model.cluster_centers_.shape == (3, 4)
+    assert model.model_.autoencoder.embedding_dim == 4
+    assert model.cluster_centers_.shape == (3, model.transform(blobs[0]).shape[1])
     assert (network.inside.weight == before).all()  # trained on a copy
     model.save(tmp_path / "m")
     with pytest.raises(ValueError, match="Shallow"):

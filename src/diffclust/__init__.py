@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from .methods.deep_kmeans import DeepKMeans
     from .methods.kmeansnet import KMeansNet
     from .methods.ssc import SSC
+    from .methods.sscnet import SSCNet
     from .methods.tell import TELL
     from .methods.vade import VaDE
     from .persistence import load
@@ -27,6 +28,7 @@ __all__ = [
     "AEKMeans",
     "DeepKMeans",
     "KMeansNet",
+    "SSCNet",
     "VaDE",
     "callbacks",
     "datasets",

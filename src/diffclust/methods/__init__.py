@@ -72,6 +72,13 @@ METHODS = (
         "a variational autoencoder with a mixture of Gaussians for its prior",
         "Jiang et al., Variational Deep Embedding, IJCAI 2017",
     ),
+    Method(
+        "sscnet",
+        "SSCNet",
+        "sscnet",
+        "sparse subspace clustering, learnt: for planes rather than balls",
+        "Peng et al., SSCNet: sparse subspace clustering by differentiable programming",
+    ),
 )
 
 # Methods that train no network and label only the rows they were given: there is nothing to predict with.

@@ -1,6 +1,14 @@
 """Layers, losses and networks for one's own model: pure torch, no scikit-learn, no training loop."""
 
-from .autoencoders import Autoencoder, ConvAutoencoder, DenseAutoencoder, Identity, PoolingAutoencoder
+from .autoencoders import (
+    Autoencoder,
+    ConvAutoencoder,
+    ConvDictionary,
+    DenseAutoencoder,
+    Identity,
+    PoolingAutoencoder,
+    RowDictionary,
+)
 from .cluster import ClusterLayer, DistanceLayer
 from .eigenvectors import EigenvectorLayer, smallest_eigenvectors, top_singular_vectors
 from .graph import affinity, laplacian
@@ -14,6 +22,7 @@ __all__ = [
     "Autoencoder",
     "ClusterLayer",
     "ConvAutoencoder",
+    "ConvDictionary",
     "DenseAutoencoder",
     "DistanceLayer",
     "EigenvectorLayer",
@@ -23,6 +32,7 @@ __all__ = [
     "LADMMBlock",
     "LADMMState",
     "PoolingAutoencoder",
+    "RowDictionary",
     "SelfExpression",
     "affinity",
     "hard",

@@ -17,6 +17,8 @@ from .fused import Chain
 
 Output = Literal["sigmoid", "linear"]
 
+SAME = 1e-5  # a cosine this close to one is the same row
+
 
 class Autoencoder(nn.Module):
     """encode: (b, *input_shape) -> (b, embedding_dim); decode goes back.
@@ -49,12 +51,24 @@ class Autoencoder(nn.Module):
     def activate(self, y: Tensor) -> Tensor:
         return torch.sigmoid(y) if self.output == "sigmoid" else y
 
+    def normalize(self, x: Tensor) -> Tensor:
+        """Samples in the network's own units."""
+        return (x - self.shift) / self.scale
+
+    def analyse(self, x: Tensor) -> Tensor:
+        """Samples in the network's units, (b, *input_shape), to codes."""
+        return self.encoder(x)
+
+    def synthesise(self, z: Tensor) -> Tensor:
+        """Codes to samples in the network's units."""
+        return self.activate(self.decoder(z)).reshape(len(z), *self.input_shape)
+
     def encode(self, x: Tensor) -> Tensor:
-        return self.moments(x)[0] if self.variational else self.encoder((x - self.shift) / self.scale)
+        return self.moments(x)[0] if self.variational else self.analyse(self.normalize(x))
 
     def moments(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and log-variance of the embedding, each (b, embedding_dim); of a variational network only."""
-        mean, log_variance = self.encoder((x - self.shift) / self.scale).chunk(2, dim=1)
+        mean, log_variance = self.encoder(self.normalize(x)).chunk(2, dim=1)
         return mean, log_variance
 
     @torch.no_grad()
@@ -69,7 +83,7 @@ class Autoencoder(nn.Module):
         raise ValueError(f"{type(self).__name__} cannot be trained layer by layer: only the dense network can.")
 
     def decode(self, z: Tensor) -> Tensor:
-        return self.activate(self.decoder(z)).reshape(len(z), *self.input_shape) * self.scale + self.shift
+        return self.synthesise(z) * self.scale + self.shift
 
     def reconstruction_loss(self, x: Tensor, z: Tensor) -> Tensor:
         """Mean squared error per value, in the network's own units."""
@@ -231,6 +245,57 @@ class PoolingAutoencoder(Autoencoder):
         self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
 
+class RowDictionary(Autoencoder):
+    """Samples as combinations of samples: a linear dictionary of `embedding_dim` atoms which starts as rows of the
+    data (`set_atoms`), so that sparse codes say who writes whom, as in subspace clustering. Lengths do not count."""
+
+    atoms: Tensor  # the rows the dictionary started from
+
+    def __init__(self, input_shape: Sequence[int], embedding_dim: int = 512, output: Output = "linear") -> None:
+        super().__init__(input_shape, embedding_dim, "linear")
+        d = int(torch.Size(self.input_shape).numel())
+        self.encoder = nn.Sequential(nn.Flatten(), nn.Linear(d, embedding_dim, bias=False))
+        self.decoder = nn.Linear(embedding_dim, d, bias=False).requires_grad_(False)
+        self.register_buffer("atoms", torch.zeros(embedding_dim, d))
+
+    @torch.no_grad()
+    def set_atoms(self, x: Tensor) -> float:
+        """Rows in the network's units. Gives the length of A', which is as long a step as L-ADMM allows."""
+        atoms = F.normalize(x.flatten(1), dim=1)
+        step = 0.99 / torch.linalg.matrix_norm(atoms.double(), 2).clamp_min(1e-6).square().item()
+        self.atoms.copy_(atoms)
+        self.decoder.weight.copy_(atoms.T)  # type: ignore[operator]
+        self.encoder[1].weight.copy_(step * atoms)  # type: ignore[index]
+        return step
+
+    def others(self, x: Tensor) -> Tensor:
+        """One for the atoms a sample of length one may use, zero for those that it is itself: (b, atoms)."""
+        return ((x.flatten(1) @ self.atoms.T).abs() < 1 - SAME).to(x.dtype)
+
+
+class ConvDictionary(Autoencoder):
+    """SSCNet's dictionary for images: 3x3 convolutions of stride 2 with 32, 64 and 128 maps, mirrored, nothing but
+    ReLU between them; the codes are the last maps."""
+
+    def __init__(self, input_shape: Sequence[int], embedding_dim: int = 0, output: Output = "linear") -> None:
+        c, h, w = _image_shape(tuple(input_shape), 4, "conv-dictionary")
+        sizes = [(h, w)]
+        for _ in range(3):
+            sizes.append(((sizes[-1][0] + 1) // 2, (sizes[-1][1] + 1) // 2))
+        maps = (c, 32, 64, 128)
+        super().__init__(input_shape, maps[-1] * sizes[-1][0] * sizes[-1][1], "linear")
+        down: list[nn.Module] = []
+        up: list[nn.Module] = []
+        for i in range(3):
+            down += [nn.ReLU()] if i else []
+            down.append(nn.Conv2d(maps[i], maps[i + 1], 3, 2, 1))
+            extra = (1 - sizes[i][0] % 2, 1 - sizes[i][1] % 2)  # what a stride of 2 lost to rounding
+            up = [nn.ConvTranspose2d(maps[i + 1], maps[i], 3, 2, 1, output_padding=extra), *up]
+            up = [nn.ReLU(), *up] if i < 2 else up
+        self.encoder = nn.Sequential(*down, nn.Flatten())
+        self.decoder = nn.Sequential(nn.Unflatten(1, (maps[-1], *sizes[-1])), *up)
+
+
 class Identity(Autoencoder):
     """No network: the features are the embedding, in the units they came in."""
 
@@ -246,10 +311,10 @@ class Wrapped(Autoencoder):
         super().__init__(input_shape, embedding_dim, "linear")
         self.module = module
 
-    def encode(self, x: Tensor) -> Tensor:
+    def analyse(self, x: Tensor) -> Tensor:
         return self.module.encode(x)  # type: ignore[operator]
 
-    def decode(self, z: Tensor) -> Tensor:
+    def synthesise(self, z: Tensor) -> Tensor:
         return self.module.decode(z)  # type: ignore[operator]
 
     def reconstruction_loss(self, x: Tensor, z: Tensor) -> Tensor:
@@ -261,7 +326,9 @@ class Wrapped(Autoencoder):
 
 NETWORKS: dict[str, type[Autoencoder]] = {
     "dense": DenseAutoencoder,
+    "dictionary": RowDictionary,
     "conv": ConvAutoencoder,
+    "conv-dictionary": ConvDictionary,
     "conv-pool": PoolingAutoencoder,
     "identity": Identity,
 }

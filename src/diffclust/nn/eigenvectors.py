@@ -98,7 +98,7 @@ def _length(a: Tensor) -> Tensor:
 def random_orthonormal(n: int, k: int, *, like: Tensor | None = None, seed: int = 0) -> Tensor:
     """(n, k) with orthonormal columns, always the same for a seed; the global generators are left alone."""
     draw = torch.randn(n, k, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
-    q = torch.linalg.qr(draw).Q
+    q = torch.linalg.qr(draw).Q.contiguous()
     return q.float() if like is None else q.to(like)
 
 
@@ -123,7 +123,8 @@ class EigenvectorLayer(nn.Module):
     def forward(self, laplacian: Tensor | Operator, y: Tensor) -> Tensor:
         apply = operator(laplacian)
         ly = apply(y)
-        p = Skew(y, 2 * ly, (self.turn - self.turn.T).to(y.dtype))
+        k = y.shape[-1]  # fewer than n_vectors are welcome
+        p = Skew(y, 2 * ly, (self.turn - self.turn.T)[:k, :k].to(y.dtype))
         t = step_length(apply, p, ly, self.cap)
         return cayley_curve(p, t, self.coefficients)
 

@@ -15,7 +15,7 @@ SSCNet), a few blocks do. Samples are rows, (b, d), or images, (b, c, h, w); β,
 or channel, so that any number of samples may come.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple, Self
 
 import torch
@@ -41,12 +41,13 @@ class LADMMState(NamedTuple):
     z: Tensor  # codes
     e: Tensor  # errors, shaped as the samples
     m: Tensor  # multipliers, shaped as the samples
+    fit: Tensor  # A(z)
 
 
 class LADMMBlock(nn.Module):
     """One iteration, learnable.
 
-    synthesis: A, a module from codes to data. analysis: A', from data to codes. Blocks may share them.
+    synthesis: A, a module or function from codes to data. analysis: A', from data to codes. Blocks may share them.
     code_shape, data_shape: of one sample: (m,) and (d,), or (maps, h, w) and (c, h, w).
     norm: |E| as the sum of its "elements" (sparse noise) or of the lengths of its "samples" (outlying rows); then B2
         is one number.
@@ -55,8 +56,8 @@ class LADMMBlock(nn.Module):
 
     def __init__(
         self,
-        synthesis: nn.Module,
-        analysis: nn.Module,
+        synthesis: Callable[[Tensor], Tensor],
+        analysis: Callable[[Tensor], Tensor],
         code_shape: Sequence[int],
         data_shape: Sequence[int],
         *,
@@ -97,8 +98,8 @@ class LADMMBlock(nn.Module):
             z = self.analysis(self.penalty * x)
             e = m = torch.zeros_like(x)
         else:
-            z, e, m = state
-            residual = self.synthesis(z) + e - x
+            z, e, m, fit = state
+            residual = fit + e - x
             # the sign inside, so that a network in the place of A' sees samples and not their negatives
             z = z + self.analysis(-(m + self.penalty * residual))
         z = shrink(z, self.threshold.abs())
@@ -106,7 +107,7 @@ class LADMMBlock(nn.Module):
         fit = self.synthesis(z)
         narrow = shrink if self.norm == "elements" else shrink_samples
         e = narrow(x - fit - self.damping * m, self.error_threshold.abs())
-        return LADMMState(z, e, m + self.penalty * (fit + e - x))
+        return LADMMState(z, e, m + self.penalty * (fit + e - x), fit)
 
     def extra_repr(self) -> str:
         return f"norm={self.norm!r}"
