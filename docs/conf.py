@@ -14,7 +14,7 @@ sys.path.insert(0, str(HERE.parent / "src"))
 
 from diffclust import __version__  # noqa: E402
 from diffclust.estimator import PrototypeClusterer  # noqa: E402
-from diffclust.methods import METHODS  # noqa: E402
+from diffclust.methods import METHODS, TRANSDUCTIVE  # noqa: E402
 from diffclust.methods.autoencoder import AutoencoderClusterer  # noqa: E402
 from diffclust.reproduce.curves import draw  # noqa: E402
 from diffclust.reproduce.record import Records  # noqa: E402
@@ -68,14 +68,27 @@ def family_table(cls: type, defaults: dict[str, object]) -> str:
     return f"\n## Parameters of the autoencoder family\n\n{table(AutoencoderClusterer, defaults, known)}\n"
 
 
-def method_page(method) -> str:
-    cls = method.load()
-    defaults = {f.name: f.default for f in dataclasses.fields(cls)}
-    summary = inspect.cleandoc(cls.__doc__).split("\n\n")[0]
+def shared_part(cls: type, defaults: dict[str, object]) -> str:
     papers = "\n".join(
         f"- `{cls.__name__}.paper({name!r})`: " + ", ".join(f"{k}={v!r}" for k, v in settings.items())
         for name, settings in cls.papers.items()
     )
+    return f"""{family_table(cls, defaults)}
+## Shared parameters
+
+{table(PrototypeClusterer, defaults)}
+
+## The paper's settings
+
+{papers}
+"""
+
+
+def method_page(method) -> str:
+    cls = method.load()
+    defaults = {f.name: f.default for f in dataclasses.fields(cls)}
+    summary = inspect.cleandoc(cls.__doc__).split("\n\n")[0]
+    shared = shared_part(cls, defaults) if issubclass(cls, PrototypeClusterer) else ""
     return f"""# {cls.__name__}
 
 {summary}
@@ -95,15 +108,7 @@ labels = {cls.__name__}(n_clusters=10, random_state=0).fit_predict(X)
 ## Its own parameters
 
 {table(cls, defaults)}
-{family_table(cls, defaults)}
-## Shared parameters
-
-{table(PrototypeClusterer, defaults)}
-
-## The paper's settings
-
-{papers}
-"""
+{shared}"""
 
 
 FRESH = 5  # with restarts, seeds from here on came after the restart rule was fixed
@@ -188,6 +193,6 @@ def papers_tables() -> str:
 
 
 (HERE / "methods").mkdir(exist_ok=True)
-for method in METHODS:
+for method in (*METHODS, *TRANSDUCTIVE):
     (HERE / "methods" / f"{method.name}.md").write_text(method_page(method))
 (HERE / "results.md").write_text(results_page())
