@@ -30,6 +30,7 @@ from .engine.loop import Callback, Record, Stage, Training, training
 from .engine.model import ClusterModel, Pretraining, Report, Trainable
 from .engine.optimizers import OPTIMIZERS, make_optimizer
 from .engine.runtime import Randomness, choose_device, choose_precision, restart_seeds, seeded
+from .explain import Explainable
 from .inputs import Given, read
 from .nn.augment import jitter
 from .nn.autoencoders import Autoencoder, Identity
@@ -52,7 +53,7 @@ def describe(value: Any) -> Any:
 
 @hyperparameters
 class PrototypeClusterer(
-    ClassNamePrefixFeaturesOutMixin, CallbackSupportMixin, ClusterMixin, TransformerMixin, BaseEstimator
+    Explainable, ClassNamePrefixFeaturesOutMixin, CallbackSupportMixin, ClusterMixin, TransformerMixin, BaseEstimator
 ):
     """A network with centres in its embedding, trained by gradients; it answers for rows it has not seen.
 

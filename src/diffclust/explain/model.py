@@ -1,0 +1,168 @@
+"""What is this model, and how did it come about?"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from . import words
+
+SETTLED = 0.01  # relative change of the mean loss between the last two tenths of the epochs
+
+
+@dataclass(frozen=True, eq=False)
+class ModelExplanation:
+    """The parts of the model and what each is for; how training went.
+
+    parts: what each part is, what it does, and how many numbers it has learnt.
+    centers_read_from_weights: max |Ω - W / 2α|, the weights of the cluster layer against `cluster_centers_`: zero
+        means that the layer is the centres and nothing else. None where there is no such layer.
+    losses: each term over the epochs, by phase.
+    change: of the mean total loss from the last tenth of the clustering epochs but one to the last.
+    converged: whether that is below one per cent. None with too few epochs to say.
+    """
+
+    method: str
+    parts: list[dict[str, Any]]
+    centers_read_from_weights: float | None
+    losses: dict[str, dict[str, list[float]]]
+    epochs: dict[str, int]
+    change: float | None
+    converged: bool | None
+    repaired: int
+    warnings: list[str]
+    runs: list[dict[str, Any]]
+
+    @property
+    def sentence(self) -> str:
+        chain = ", then ".join(part["what"] for part in self.parts)
+        said = [f"{self.method}: {chain}."]
+        if self.centers_read_from_weights is not None:
+            exact = self.centers_read_from_weights < 1e-5
+            said.append("The weights of its cluster layer are the centres." if exact else "Weights and centres differ.")
+        counts = words.listing(f"{n} epochs of {phase}" for phase, n in self.epochs.items())
+        if self.converged is None:
+            said.append(f"After {counts or 'no epochs'} it is too early to say whether it converged.")
+        else:
+            state = "had settled" if self.converged else "was still moving"
+            said.append(f"After {counts} the loss {state} ({100 * (self.change or 0):+.2f} % over the last tenth).")
+        if len(self.runs) > 1:
+            said.append(f"It is the best of {len(self.runs)} restarts by the label-free rule.")
+        said.append(f"{self.repaired} dead centres were repaired." if self.repaired else "Nothing had to be repaired.")
+        said += [f"Warning: {text}" for text in self.warnings]
+        return " ".join(said)
+
+    def __str__(self) -> str:
+        return self.sentence
+
+    def to_dict(self) -> dict[str, Any]:
+        names = (
+            "method", "parts", "centers_read_from_weights", "losses", "epochs", "change", "converged", "repaired",
+            "warnings", "runs", "sentence",
+        )  # fmt: skip
+        return {name: words.plain(getattr(self, name)) for name in names}
+
+    def _repr_html_(self) -> str:
+        rows = [(part["name"], part["what"], part["why"], f"{part['numbers']:,}") for part in self.parts]
+        return words.card(
+            self.method,
+            words.paragraph(self.sentence),
+            words.table(("part", "what it is", "what it is for", "numbers learnt"), rows),
+        )
+
+
+def explain_model(estimator: Any) -> ModelExplanation:
+    check_is_fitted(estimator)
+    model = estimator.model_
+    losses: dict[str, dict[str, list[float]]] = {}
+    epochs: dict[str, int] = {}
+    for record in estimator.history_:
+        phase = record["phase"]
+        epochs[phase] = epochs.get(phase, 0) + 1
+        for name, value in record.items():
+            if name not in ("phase", "epoch"):
+                losses.setdefault(phase, {}).setdefault(name, []).append(value)
+    clusters: Any = getattr(model, "clusters", None)
+    gap = None
+    if hasattr(clusters, "weight") and hasattr(clusters, "alpha"):
+        weight = clusters.weight.detach().cpu().numpy() / (2 * clusters.alpha)
+        gap = float(np.abs(weight - estimator.cluster_centers_).max())
+    change = _last_change(losses.get("clustering", {}))
+    found = estimator.diagnostics_
+    return ModelExplanation(
+        method=type(estimator).__name__,
+        parts=_parts(model),
+        centers_read_from_weights=gap,
+        losses=losses,
+        epochs=epochs,
+        change=change,
+        converged=None if change is None else abs(change) < SETTLED,
+        repaired=found["repaired"],
+        warnings=list(found["warnings"]),
+        runs=[
+            {name: run[name] for name in ("seed", "scatter", "clustering_loss", "inertia") if name in run}
+            | {"chosen": run["seed"] == estimator.seed_}
+            for run in estimator.runs_
+        ],
+    )
+
+
+def _last_change(terms: dict[str, list[float]]) -> float | None:
+    """Relative change of the mean total loss between the last two windows of a tenth of the epochs. Windows are
+    even, as some methods alternate between two kinds of epoch."""
+    if not terms:
+        return None
+    total = np.sum([values for values in terms.values() if len(values) == max(map(len, terms.values()))], axis=0)
+    window = max(2, len(total) // 10 // 2 * 2)
+    if len(total) < 2 * window or not np.isfinite(total).all():
+        return None
+    before, last = total[-2 * window : -window].mean(), total[-window:].mean()
+    return float((last - before) / max(abs(before), 1e-12))
+
+
+def _parts(model: Any) -> list[dict[str, Any]]:
+    def numbers(module: Any) -> int:
+        return sum(p.numel() for p in module.parameters()) if module is not None else 0
+
+    parts = []
+    network = getattr(model, "autoencoder", None)
+    if network is not None:
+        kind = type(network).__name__
+        shape = "x".join(map(str, network.input_shape))
+        inner = getattr(network, "module", None)  # a user's own
+        encoder, decoder = getattr(network, "encoder", None), getattr(network, "decoder", None)
+        whole = numbers(inner) if inner is not None else numbers(encoder)
+        name = type(inner).__name__ if inner is not None else kind
+        parts.append(
+            {
+                "name": "encoder",
+                "what": f"{name} from {shape} to {network.embedding_dim} numbers",
+                "why": "turns a row into its embedding z; where alike rows lie close together",
+                "numbers": whole,
+            }
+        )
+    clusters = getattr(model, "clusters", None)
+    if clusters is not None:
+        parts.append(
+            {
+                "name": "cluster layer",
+                "what": f"{type(clusters).__name__} of {getattr(clusters, 'extra_repr', str)()}",
+                "why": "compares z with every centre; the largest logit is the cluster",
+                "numbers": numbers(clusters),
+            }
+        )
+    if network is not None:
+        parts.append(
+            {
+                "name": "decoder",
+                "what": f"its mirror, from {network.embedding_dim} numbers to {shape}",
+                "why": "turns a centre into what the cluster looks like; kept the embedding honest in training",
+                "numbers": 0 if inner is not None else numbers(decoder),
+            }
+        )
+    known = {id(p) for part in (network, clusters) if part is not None for p in part.parameters()}
+    rest = sum(p.numel() for p in model.parameters() if id(p) not in known)
+    if rest:
+        parts.append({"name": "more", "what": "parameters of the method's own", "why": "see its page", "numbers": rest})
+    return parts

@@ -1,0 +1,170 @@
+"""Why are these two rows together, or apart?"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from . import words
+from .gradients import integrated_gradients
+from .rows import Baseline, Subject, attribute, contribute
+
+
+@dataclass(frozen=True, eq=False)
+class PairExplanation:
+    """Two rows, a and b.
+
+    together: they are in one cluster.
+    together_probability: Σ_j p_j(a) p_j(b), the chance that independent draws put them together.
+    distance, distance_parts: |z_a - z_b|² and its share in each dimension of the embedding.
+    versus: the two clusters compared. Apart: a's and b's. Together: theirs, and the one that comes nearest to
+        taking the pair.
+    evidence, contributions, bias: evidence = Σ contributions + bias. Apart, it is how much more a leans to its
+        cluster, against b's, than b does: (s_j - s_l)(a) - (s_j - s_l)(b). Together, it is the sum of both margins.
+    attributions: the same carried back to the input; `completeness_error` is what it misses, as a share.
+    """
+
+    clusters: tuple[int, int]
+    together: bool
+    together_probability: float
+    distance: float
+    distance_parts: np.ndarray
+    versus: tuple[int, int] | None
+    evidence: float
+    contributions: np.ndarray
+    contribution_names: Sequence[str]
+    bias: float
+    exact: bool
+    attributions: np.ndarray | None
+    completeness_error: float | None
+    feature_names: Sequence[str] | None
+
+    @property
+    def sentence(self) -> str:
+        a, b = self.clusters
+        start = f"Both rows are in cluster {a}" if self.together else f"The rows are apart, in clusters {a} and {b}"
+        parts = [
+            f"{start} (chance of being together {self.together_probability:.3f}, squared distance {self.distance:.3g})."
+        ]
+        if self.versus is not None:
+            reason = words.weighted(words.heaviest(self.contribution_names, self.contributions, 3))
+            what = "hold against cluster {1}" if self.together else "tell cluster {0} from cluster {1}"
+            parts.append(
+                f"The evidence by which they {what.format(*self.versus)} is {self.evidence:.4g}, most of it {reason}."
+            )
+        if self.attributions is not None and self.feature_names is not None:
+            top = words.heaviest(self.feature_names, self.attributions.ravel(), 5)
+            parts.append(f"Of the input, what counts most is {words.weighted(top)}.")
+        return " ".join(parts)
+
+    def __str__(self) -> str:
+        return self.sentence
+
+    def to_dict(self) -> dict[str, Any]:
+        names = (
+            "clusters", "together", "together_probability", "distance", "distance_parts", "versus", "evidence",
+            "contributions", "contribution_names", "bias", "exact", "attributions", "completeness_error", "sentence",
+        )  # fmt: skip
+        return {name: words.plain(getattr(self, name)) for name in names}
+
+    def _repr_html_(self) -> str:
+        parts = [words.paragraph(self.sentence)]
+        if self.attributions is not None and self.feature_names is not None:
+            parts.append(words.bars(words.heaviest(self.feature_names, self.attributions.ravel(), 10)))
+        else:
+            parts.append(words.bars(words.heaviest(self.contribution_names, self.contributions, 10)))
+        return words.card("Together" if self.together else "Apart", *parts)
+
+
+def explain_pair(
+    estimator: Any, a: Any, b: Any, *, attributions: bool, baseline: Baseline, feature_names: Sequence[str] | None
+) -> PairExplanation:
+    subject = Subject.of(estimator, _stack(a, b), feature_names)
+    data, logits = subject.data, subject.logits
+    if len(data) != 2:
+        raise ValueError(f"a and b should be one row each; together they have {len(data)}.")
+    z = data.map(logits.embed)
+    scores = data.map(lambda x: logits.score(logits.embed(x)))
+    p = data.map(lambda x: logits.probabilities(logits.embed(x))).double()
+    first, second = scores.argmax(1).tolist()
+    together, k = first == second, scores.shape[1]
+    if k == 1:
+        versus = None
+        rival = first
+    elif together:
+        sums = scores.sum(0)
+        sums[first] = -torch.inf
+        rival = int(sums.argmax())
+        versus = (first, rival)
+    else:
+        rival = second
+        versus = (first, rival)
+    cluster = torch.full((2,), first, device=z.device)
+    other = torch.full((2,), rival, device=z.device)
+    margin = logits.margin(z, cluster, other).detach()
+    parts, bias, _ = contribute(logits, z, cluster, other, margin)
+    sign = torch.tensor([1.0, 1.0 if together else -1.0], dtype=z.dtype, device=z.device)
+    values = error = None
+    if attributions and versus is not None:
+        values, error = _carry_back(subject, z, cluster, other, margin, baseline, together)
+    names = subject.feature_names if logits.of_inputs and subject.feature_names else None
+    return PairExplanation(
+        clusters=(first, second),
+        together=together,
+        together_probability=float((p[0] * p[1]).sum()),
+        distance=float((z[0] - z[1]).square().sum()),
+        distance_parts=(z[0] - z[1]).square().cpu().numpy(),
+        versus=versus,
+        evidence=float(sign @ margin),
+        contributions=(sign @ parts).cpu().numpy(),
+        contribution_names=names or [f"{'x' if logits.of_inputs else 'z'}{d}" for d in range(z.shape[1])],
+        bias=float(sign @ bias),
+        exact=logits.linear is not None,
+        attributions=None if values is None else subject.restore(values),
+        completeness_error=error,
+        feature_names=subject.feature_names,
+    )
+
+
+def _stack(a: Any, b: Any) -> Any:
+    """Two rows as one X of two: each given alone or as an X of one row."""
+    if sp.issparse(a) and sp.issparse(b):
+        return sp.vstack([a, b], format="csr")
+    if isinstance(a, Tensor) and isinstance(b, Tensor):
+        return torch.cat([row if len(row) == 1 and row.ndim > 1 else row[None] for row in (a, b)])
+    if hasattr(a, "iloc") and hasattr(b, "iloc"):
+        import pandas
+
+        return pandas.concat([row.to_frame().T if row.ndim == 1 else row for row in (a, b)]).infer_objects()
+    rows = [np.asarray(row) for row in (a, b)]
+    if rows[0].shape != rows[1].shape:
+        raise ValueError(f"a has shape {rows[0].shape} but b has shape {rows[1].shape}.")
+    return np.concatenate([row if row.ndim > 1 and len(row) == 1 else row[None] for row in rows])
+
+
+def _carry_back(
+    subject: Subject,
+    z: Tensor,
+    cluster: Tensor,
+    rival: Tensor,
+    margin: Tensor,
+    baseline: Baseline,
+    together: bool,
+) -> tuple[Tensor, float]:
+    """Together: what carries both margins. Apart: what changes on the straight way from b to a."""
+    logits = subject.logits
+    if together:
+        both = attribute(subject, z, cluster, rival, margin, baseline)
+        return both.values.sum(0), float(both.error.max())
+    if logits.of_inputs and logits.linear is not None:
+        weight, _ = logits.linear
+        return (weight[cluster[0]] - weight[rival[0]]) * (z[0] - z[1]), 0.0
+    x = subject.data.take_checked(torch.arange(2, device=z.device))
+    found = integrated_gradients(
+        lambda samples, i: logits.margin(logits.embed(samples), cluster[i], rival[i]), x[:1], x[1:]
+    )
+    return found.values[0], float(found.error[0])

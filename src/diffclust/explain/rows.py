@@ -1,0 +1,263 @@
+"""Why is this row in this cluster?"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
+
+from ..engine.data import Data, SparseRows
+from ..engine.runtime import choose_device
+from ..inputs import Given, Shape, read
+from ..pictures import displayable
+from . import words
+from .gradients import Attribution, integrated_gradients
+from .logits import Logits
+
+Baseline = Literal["auto", "runner-up", "zero"] | np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class RowExplanation:
+    """One row, its cluster, and the margin by which it is there, taken apart.
+
+    margin: the logit of its cluster less that of the runner-up, Σ contributions + bias.
+    contributions: of each dimension of the embedding; with network="identity" these are the input features.
+    exact: the logits are linear in the embedding and the contributions are (W_jd - W_ld) z_d. Otherwise they are
+        integrated gradients from the origin, and the bias takes up `contribution_error`, what they miss.
+    attributions: the margin carried back to the input, shaped like the row: against `baseline_margin`, the margin of
+        a baseline input. Σ attributions = margin - baseline_margin but for the share `completeness_error`.
+    """
+
+    row: int
+    cluster: int
+    probability: float
+    runner_up: int | None
+    runner_up_probability: float
+    margin: float
+    contributions: np.ndarray
+    contribution_names: Sequence[str]
+    bias: float
+    exact: bool
+    contribution_error: float
+    attributions: np.ndarray | None
+    baseline_margin: float | None
+    completeness_error: float | None
+    feature_names: Sequence[str] | None  # of rows; pixels have none
+    sample: np.ndarray = field(repr=False)  # the row itself, in the network's layout
+    shape: Shape = field(repr=False)
+
+    def top(self, n: int = 5) -> list[tuple[str, float]]:
+        """The inputs that count most, for (+) or against (-); of images, pixels by their place."""
+        if self.attributions is None:
+            return words.heaviest(self.contribution_names, self.contributions, n)
+        flat = self.attributions.ravel()
+        if self.feature_names is None:
+            places = np.argsort(-np.abs(flat), kind="stable")[:n]
+            spots = [", ".join(map(str, np.unravel_index(i, self.attributions.shape))) for i in places]
+            return [(f"pixel ({spot})", float(flat[i])) for spot, i in zip(spots, places, strict=True)]
+        return words.heaviest(self.feature_names, flat, n)
+
+    @property
+    def sentence(self) -> str:
+        if self.runner_up is None:
+            return f"Row {self.row} is in cluster {self.cluster}: there is no other."
+        parts = [
+            f"Row {self.row} is in cluster {self.cluster} with probability {self.probability:.3f}; "
+            f"the runner-up is cluster {self.runner_up} with {self.runner_up_probability:.3f}."
+        ]
+        heavy = words.heaviest(self.contribution_names, self.contributions, 4)
+        said_for = [pair for pair in heavy if pair[1] > 0]
+        against = [pair for pair in heavy if pair[1] < 0]
+        whole = "is the exact sum of" if self.exact else "is, by integrated gradients, the sum of"
+        parts.append(
+            f"The margin of {self.margin:.4g} {whole} {len(self.contributions)} contributions and a bias of "
+            f"{self.bias:.4g}" + (f": for it speak most {words.weighted(said_for)}" if said_for else "")
+            + (f"{', ' if said_for else ': '}against it {words.weighted(against)}" if against else "") + "."
+        )  # fmt: skip
+        if self.attributions is not None and self.feature_names is not None:
+            parts.append(f"Of the input, what counts most is {words.weighted(self.top(5))}.")
+        return " ".join(parts)
+
+    def __str__(self) -> str:
+        return self.sentence
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything, as plain lists and numbers."""
+        names = (
+            "row", "cluster", "probability", "runner_up", "runner_up_probability", "margin", "contributions",
+            "contribution_names", "bias", "exact", "contribution_error", "attributions", "baseline_margin",
+            "completeness_error", "sentence",
+        )  # fmt: skip
+        return {name: words.plain(getattr(self, name)) for name in names}
+
+    def _repr_html_(self) -> str:
+        parts = [words.paragraph(self.sentence)]
+        if self.attributions is not None and self.feature_names is None:
+            low, high = float(self.sample.min()), float(self.sample.max())
+            image = displayable(self.sample[None], low, high)[0]
+            heat = self.shape.arrange(torch.from_numpy(self.attributions)[None])[0].permute(1, 2, 0).numpy()
+            parts.append(
+                words.picture(image, "the row") + words.picture(heat, "for (green), against (red)", signed=True)
+            )
+        elif self.attributions is not None:
+            parts.append(words.bars(self.top(10)))
+        if self.attributions is None or self.feature_names is None:
+            parts.append(words.bars(words.heaviest(self.contribution_names, self.contributions, 10)))
+        return words.card(f"Row {self.row}: cluster {self.cluster}", *parts)
+
+
+class Explanations(list[RowExplanation]):
+    """One explanation a row; a list, with a face for notebooks."""
+
+    def to_dict(self) -> list[dict[str, Any]]:
+        return [explanation.to_dict() for explanation in self]
+
+    def _repr_html_(self) -> str:
+        shown = "".join(explanation._repr_html_() for explanation in self[:5])
+        rest = len(self) - 5
+        return shown + (words.paragraph(f"... and {rest} more.") if rest > 0 else "")
+
+
+def explain_rows(
+    estimator: Any, X: Any, *, attributions: bool, baseline: Baseline, feature_names: Sequence[str] | None
+) -> Explanations:
+    subject = Subject.of(estimator, X, feature_names)
+    data, logits = subject.data, subject.logits
+    z = data.map(logits.embed)
+    scores = data.map(lambda x: logits.score(logits.embed(x)))
+    p = data.map(lambda x: logits.probabilities(logits.embed(x))).double()
+    k = scores.shape[1]
+    cluster = scores.argmax(1)
+    rival = scores.scatter(1, cluster[:, None], -torch.inf).argmax(1) if k > 1 else cluster
+    margin = (scores.gather(1, cluster[:, None]) - scores.gather(1, rival[:, None]))[:, 0]
+    contributions, bias, error = contribute(logits, z, cluster, rival, margin)
+    found = attribute(subject, z, cluster, rival, margin, baseline) if attributions and k > 1 else None
+    names = subject.feature_names if logits.of_inputs and subject.feature_names else None
+    names = names or [f"{'x' if logits.of_inputs else 'z'}{d}" for d in range(z.shape[1])]
+    explanations = Explanations()
+    for i in range(len(data)):
+        explanations.append(
+            RowExplanation(
+                row=i,
+                cluster=int(cluster[i]),
+                probability=float(p[i, cluster[i]]),
+                runner_up=int(rival[i]) if k > 1 else None,
+                runner_up_probability=float(p[i, rival[i]]) if k > 1 else 0.0,
+                margin=float(margin[i]),
+                contributions=contributions[i].cpu().numpy(),
+                contribution_names=names,
+                bias=float(bias[i]),
+                exact=logits.linear is not None,
+                contribution_error=float(error[i]),
+                attributions=None if found is None else subject.restore(found.values[i]),
+                baseline_margin=None if found is None else float(found.start[i]),
+                completeness_error=None if found is None else float(found.error[i]),
+                feature_names=subject.feature_names,
+                sample=data.take(torch.tensor([i], device=data.device))[0].cpu().numpy(),
+                shape=subject.given.shape,
+            )
+        )
+    return explanations
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A fitted estimator with rows to explain."""
+
+    estimator: Any
+    given: Given
+    data: Data
+    logits: Logits
+    feature_names: list[str] | None  # None for images
+
+    @classmethod
+    def of(cls, estimator: Any, X: Any, feature_names: Sequence[str] | None = None) -> "Subject":
+        check_is_fitted(estimator)
+        given = read(estimator, X, fitting=False)
+        data = Data(given.rows, choose_device(estimator.device))
+        return cls(estimator, given, data, Logits.of(estimator, data), names_of(estimator, feature_names))
+
+    def restore(self, values: Tensor) -> np.ndarray:
+        """One sample's values in the layout the user gave."""
+        shaped = values.reshape(1, *self.data.row_shape)
+        return self.given.shape.restore(shaped)[0].cpu().numpy()
+
+    def baseline(self, wish: Baseline, rival: Tensor) -> Tensor:
+        """The inputs that margins are compared with, one for each rival cluster in turn: (n, *row_shape)."""
+        shape, device = self.data.row_shape, self.data.device
+        if isinstance(wish, str):
+            if wish not in ("auto", "runner-up", "zero"):
+                raise ValueError(f"baseline={wish!r} should be 'auto', 'runner-up', 'zero' or one row as an array.")
+            network = getattr(self.estimator.model_, "autoencoder", None)
+            sparse = isinstance(self.given.rows, SparseRows)
+            if wish == "zero" or network is None or (wish == "auto" and sparse):
+                return torch.zeros(len(rival), *shape, device=device)
+            with torch.no_grad():
+                decoded = network.decode(torch.as_tensor(self.estimator.cluster_centers_, device=device))
+            return decoded[rival]
+        row = torch.as_tensor(np.asarray(wish, dtype=np.float32), device=device)
+        wanted = tuple(self.given.shape.restore(torch.empty(1, *shape)).shape[1:])
+        if tuple(row.shape) != wanted:
+            raise ValueError(f"baseline has shape {tuple(row.shape)}, expected {wanted}, that of one row of X.")
+        if not row.isfinite().all():
+            raise ValueError("baseline contains NaN or infinity.")
+        return (self.given.shape.arrange(row[None]) / self.data.rows.divisor).expand(len(rival), *shape)
+
+
+def names_of(estimator: Any, given: Sequence[str] | None) -> list[str] | None:
+    """Names of the input features: the caller's, the data frame's, or x0, x1, ...; images have none."""
+    if len(estimator.shape_.row) == 3:
+        return None
+    width = estimator.n_features_in_
+    names = given if given is not None else getattr(estimator, "feature_names_in_", None)
+    if names is None:
+        return [f"x{i}" for i in range(width)]
+    if len(names) != width:
+        raise ValueError(f"feature_names has {len(names)} names for {width} features.")
+    return [str(name) for name in names]
+
+
+def contribute(
+    logits: Logits, z: Tensor, cluster: Tensor, rival: Tensor, margin: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Contributions (n, d), bias (n,) and what the contributions miss (n,), in float64."""
+    if logits.linear is not None:
+        weight, b = logits.linear
+        return (weight[cluster] - weight[rival]) * z, b[cluster] - b[rival], torch.zeros_like(margin)
+    found = integrated_gradients(
+        lambda part, rows: logits.margin(part, cluster[rows], rival[rows]), z, torch.zeros_like(z)
+    )
+    return found.values, margin - found.values.sum(1), torch.where(cluster == rival, 0.0, found.error)
+
+
+def attribute(
+    subject: Subject,
+    z: Tensor,
+    cluster: Tensor,
+    rival: Tensor,
+    margin: Tensor,
+    baseline: Baseline,
+) -> Attribution:
+    """The margins, carried back to the input.
+
+    Without a network the input is the embedding, and against the point halfway between the two centres every
+    feature has its exact share, α (|z_d - Ω_ld|² - |z_d - Ω_jd|²). With one, integrated gradients.
+    """
+    data, logits = subject.data, subject.logits
+    if logits.of_inputs and logits.linear is not None:
+        weight, _ = logits.linear
+        centers = torch.as_tensor(subject.estimator.cluster_centers_, dtype=z.dtype, device=z.device)
+        middle = (centers[cluster] + centers[rival]) / 2
+        values = (weight[cluster] - weight[rival]) * (z - middle)
+        start = margin - values.sum(1)
+        return Attribution(values, start, margin, torch.zeros_like(margin))
+    x = data.take_checked(torch.arange(len(data), device=data.device))
+
+    def target(samples: Tensor, index: Tensor) -> Tensor:
+        return logits.margin(logits.embed(samples), cluster[index], rival[index])
+
+    return integrated_gradients(target, x, subject.baseline(baseline, rival))
