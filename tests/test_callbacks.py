@@ -1,7 +1,9 @@
+import numpy as np
 import pytest
+import torch
 
 from diffclust import TELL, metrics
-from diffclust.callbacks import Evaluate, StopWhenLabelsSettle, StopWhenLossSettles
+from diffclust.callbacks import Evaluate, StopWhenLabelsSettle, StopWhenLossSettles, TrainingRecord
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
@@ -60,3 +62,76 @@ def test_scores_survive_a_checkpoint(digits, tmp_path):
         build(kill).fit(X)
     model = build().fit(X)
     assert all(sum("acc" in record for record in run["history"]) == 6 for run in model.runs_)
+
+
+def test_watching_changes_nothing_and_the_last_frame_is_the_model(quick, digits):
+    images, _ = digits
+    record = TrainingRecord(frames=3, sample=50)
+    watched = quick(4, callbacks=[record]).fit(images)
+    assert (watched.labels_ == quick(4).fit(images).labels_).all()
+    frames = record.of(watched)
+    marks = [(frame["phase"], frame["epoch"]) for frame in frames]
+    assert marks == [("pretraining", i) for i in (0, 1, 2)] + [("clustering", i) for i in (0, 2, 3)]
+    assert len(record.rows) == 50
+    assert all(frame["embedding"].shape == (50, 10) for frame in frames)
+    assert "centers" not in frames[0]
+    last = frames[-1]
+    assert np.allclose(last["centers"], watched.cluster_centers_, atol=1e-6)
+    assert last["losses"] == {k: v for k, v in watched.history_[-1].items() if k not in ("phase", "epoch")}
+    assert (frames[0]["embedding"] != last["embedding"]).any()
+
+
+def test_decoded_centres_are_of_the_network_at_that_epoch(digits):
+    record = TrainingRecord(epochs=[0, 5])
+    model = TELL(4, pretrain_epochs=2, epochs=6, random_state=0, callbacks=[record]).fit(digits[0])
+    first, last = (frame for frame in record.of(model) if frame["phase"] == "clustering")
+    assert first["decoded"].shape == (4, 1, 8, 8)
+    later = model.inverse_transform(first["centers"].numpy())
+    assert np.abs(first["decoded"][:, 0].numpy() - later).max() > 1e-3
+    assert (first["labels"].shape, last["epoch"]) == ((200,), 5)
+
+
+def test_the_record_follows_the_chosen_restart(digits, tmp_path):
+    record = TrainingRecord(frames=2, sample=20)
+    model = TELL(4, pretrain_epochs=2, epochs=2, n_init=3, random_state=0, callbacks=[record]).fit(digits[0])
+    assert len(record.runs) == 3
+    assert np.allclose(record.of(model)[-1]["centers"], model.cluster_centers_, atol=1e-6)
+    others = [run for run in record.runs if run is not record.of(model)]
+    assert all(not np.allclose(run[-1]["centers"], model.cluster_centers_, atol=1e-6) for run in others)
+    record.save(tmp_path / "record")
+    again = TrainingRecord.load(tmp_path / "record")
+    assert again.rows == record.rows
+    assert torch.equal(again.of(model)[-1]["decoded"], record.of(model)[-1]["decoded"])
+    model.fit(digits[0])  # the last fit counts
+    assert np.allclose(record.of(model)[-1]["centers"], model.cluster_centers_, atol=1e-6)
+
+
+def test_a_record_that_is_none(tmp_path):
+    (tmp_path / "record").write_bytes(b"{}" * 20)
+    with pytest.raises(ValueError, match="not a record of training"):
+        TrainingRecord.load(tmp_path / "record")
+    with pytest.raises(ValueError, match="frames=0"):
+        TrainingRecord(frames=0)
+
+
+def test_a_record_survives_a_kill(digits, tmp_path):
+    """Stopped half-way and resumed, the record has the frames of a whole fit."""
+
+    class Killed(Exception):
+        pass
+
+    def kill(progress):
+        if progress.phase == "clustering" and progress.epoch == 2:
+            raise Killed
+
+    settings = {"pretrain_epochs": 2, "epochs": 4, "random_state": 0, "checkpoint_every": 1}
+    whole = TrainingRecord(frames=9)
+    TELL(4, **settings, callbacks=[whole]).fit(digits[0])
+    model = TELL(4, **settings, checkpoint=tmp_path / "ckpt", callbacks=[TrainingRecord(frames=9), kill])
+    with pytest.raises(Killed):
+        model.fit(digits[0])
+    resumed = TrainingRecord(frames=9)
+    model.set_params(callbacks=[resumed, lambda progress: None]).fit(digits[0])
+    clustering = [[f for f in r.of(model) if f["phase"] == "clustering"] for r in (whole, resumed)]
+    assert [f["epoch"] for f in clustering[1]] == [0, 1, 2, 3]
+    assert all(torch.equal(a["centers"], b["centers"]) for a, b in zip(*clustering, strict=True))

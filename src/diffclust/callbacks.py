@@ -1,10 +1,15 @@
 """Functions of a `Progress`, called after each epoch: they watch, and may stop a phase."""
 
 import inspect
+import os
+from collections.abc import Collection
+from pathlib import Path
 from typing import Any, Self
 
 import torch
+from safetensors import SafetensorError
 
+from .engine.checkpoint import pack, unpack
 from .engine.data import Data
 from .engine.loop import Callback, Progress
 from .engine.model import ClusterModel
@@ -87,6 +92,83 @@ class Evaluate:
         progress.record.update(acc=accuracy(self.y, labels), nmi=nmi(self.y, labels), ari=ari(self.y, labels))
 
 
+class TrainingRecord:
+    """Keeps what a fit looked like at chosen epochs, so that one can watch clusters form.
+
+    frames: so many a phase, evenly spaced, the first and the last epoch among them.
+    epochs: these epochs of each phase instead.
+    sample: how many rows are watched: the same evenly spaced ones at every epoch, `rows`.
+
+    A frame is a dict of phase, epoch, losses, and the embedding of the watched rows (s, d); of clustering also the
+    labels of these rows, the centres (k, d), and the centres decoded by the network of that epoch (k, ...).
+    `runs` has one list of frames for each restart, which it sees one after the other. Watching draws no random numbers:
+    the labels stay what they were.
+    """
+
+    in_turn = True
+
+    def __init__(self, frames: int = 12, epochs: Collection[int] | None = None, sample: int = 1000) -> None:
+        if frames < 1 or sample < 1:
+            raise ValueError(f"frames={frames} and sample={sample} should be >= 1.")
+        self.frames, self.epochs, self.sample = frames, epochs, sample
+        self.rows: list[int] = []
+        self.runs: list[list[dict[str, Any]]] = []
+        self.seen: dict[str, int] = {}  # the last epoch of each phase of this run
+
+    def __call__(self, progress: Progress) -> None:
+        if not self.runs or progress.epoch <= self.seen.get(progress.phase, -1):
+            self.runs.append([])
+            self.seen = {}
+        self.seen[progress.phase] = progress.epoch
+        model = getattr(progress.model, "model", progress.model)
+        if not isinstance(model, ClusterModel) or not self.wants(progress.epoch, progress.epochs):
+            return
+        n = len(progress.data)
+        index = torch.linspace(0, n - 1, min(n, self.sample), dtype=torch.float64).long()
+        self.rows = index.tolist()
+        progress.model.eval()
+        z = progress.data.map(model.embed, index.to(progress.data.device))
+        frame = {"phase": progress.phase, "epoch": progress.epoch, "losses": progress.losses, "embedding": z.cpu()}
+        if model is progress.model:
+            with torch.no_grad():
+                centers = model.clusters.centers
+                frame["labels"] = model.clusters.logits(z.double()).argmax(1).cpu()
+                frame["centers"] = centers.detach().cpu().clone()
+                frame["decoded"] = model.autoencoder.decode(centers).cpu()
+        self.runs[-1].append(frame)
+
+    def wants(self, epoch: int, epochs: int) -> bool:
+        if self.epochs is not None:
+            return epoch in self.epochs
+        last = max(epochs - 1, 1)
+        marks = {round(i * last / max(self.frames - 1, 1)) for i in range(self.frames)}
+        return epoch in marks
+
+    def of(self, estimator: Any) -> list[dict[str, Any]]:
+        """The frames of the restart that the fitted estimator kept."""
+        which = next((i for i, run in enumerate(estimator.runs_) if run["seed"] == estimator.seed_), 0)
+        return (self.runs[-len(estimator.runs_) :] + [[]] * len(estimator.runs_))[which]
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Into one file, of tensors and JSON: no pickle."""
+        Path(path).write_bytes(pack(self.state_dict()))
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        record = cls()
+        try:
+            record.load_state_dict(unpack(Path(path).read_bytes()))
+        except (KeyError, TypeError, ValueError, SafetensorError) as error:
+            raise ValueError(f"{path} is not a record of training, or is damaged ({error}).") from error
+        return record
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"rows": self.rows, "runs": self.runs, "seen": self.seen}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.rows, self.runs, self.seen = state["rows"], state["runs"], state["seen"]
+
+
 class ProgressBar:
     """Epoch, losses and time left on the terminal; shown when `verbose` is on."""
 
@@ -138,9 +220,12 @@ class Watchers:
 
     def width(self, device: torch.device) -> int:
         """How many restarts run side by side: on a GPU, unless someone watches who could mistake one for another. A
-        function has no memory, nor has an object that says `stateless`; one with a `state_dict` gets it back."""
+        function has no memory, nor has an object that says `stateless`; one with a `state_dict` gets it back, unless it
+        says that it wants to see restarts `in_turn`."""
 
         def discreet(callback: Callback) -> bool:
+            if getattr(callback, "in_turn", False):
+                return False
             return inspect.isroutine(callback) or hasattr(callback, "state_dict") or hasattr(callback, "stateless")
 
         return SIDE_BY_SIDE if device.type in PARALLEL and all(map(discreet, self.estimator.callbacks)) else 1
