@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check $(PIP_AR
 
 .PHONY: demo test lint types check docs wheel clean
 
-demo: $(VENV)/.core
+demo: $(VENV)/.report
 	$(BIN)/diffclust demo
 
 test: $(VENV)/.test
@@ -44,7 +44,11 @@ $(VENV)/.core: $(VENV)/bin/python pyproject.toml constraints.txt
 	$(PIP) -e .
 	touch $@
 
-$(VENV)/.test: $(VENV)/.core
+$(VENV)/.report: $(VENV)/.core
+	$(PIP) -e ".[report]"
+	touch $@
+
+$(VENV)/.test: $(VENV)/.report
 	$(PIP) -e ".[test]"
 	touch $@
 

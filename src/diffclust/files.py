@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib import import_module
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -20,6 +19,8 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
+
+from .extras import extra
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -103,6 +104,16 @@ def read(path: str | Path, *, image_shape: tuple[int, ...] | None = None, words:
     if path.stat().st_size == 0:
         raise ValueError(f"{path} is empty: 0 bytes.")
     return _read_texts(path, words) if ending in TEXT_ENDINGS else _READERS[ending](path)
+
+
+def captions(path: str | Path) -> list[str] | None:
+    """What to call each row of `read(path)`: the texts of .jsonl, the files of a folder of images; None for others."""
+    path = Path(path).expanduser()
+    if path.is_dir():
+        return ["/".join(parts) for parts in _image_places(path)]
+    if path.name.lower().endswith(TEXT_ENDINGS) and path.exists():
+        return [entry["text"] for _, entry in json_lines(path, text=str)]
+    return None
 
 
 # --- arrays
@@ -266,8 +277,8 @@ def _labels(values: list[Any]) -> NDArray[Any]:
 
 
 def _read_parquet(path: Path) -> Table:
-    pandas = _extra("pandas", "a .parquet file")
-    _extra("pyarrow", "a .parquet file")
+    pandas = extra("pandas", "data", "Reading a .parquet file")
+    extra("pyarrow", "data", "Reading a .parquet file")
     try:
         table = pandas.read_parquet(path, engine="pyarrow")
         table.columns = table.columns.astype(str)
@@ -339,8 +350,8 @@ def json_lines(path: Path, **kinds: type) -> Iterator[tuple[int, dict[str, Any]]
 # --- images
 
 
-def _read_images(folder: Path, shape: tuple[int, ...] | None) -> Table:
-    _extra("PIL.Image", "images", package="Pillow")
+def _image_places(folder: Path) -> list[tuple[str, ...]]:
+    """Where the images of a folder lie in it, in the order in which they are read."""
     places = sorted(
         path.relative_to(folder).parts
         for path in folder.rglob("*")
@@ -350,6 +361,12 @@ def _read_images(folder: Path, shape: tuple[int, ...] | None) -> Table:
     places = [parts for parts in places if not any(part.startswith(".") for part in parts)]
     if not places:
         raise ValueError(f"{folder} holds no images ({', '.join(IMAGE_ENDINGS)}).")
+    return places
+
+
+def _read_images(folder: Path, shape: tuple[int, ...] | None) -> Table:
+    extra("PIL.Image", "data", "Reading images", package="Pillow")
+    places = _image_places(folder)
     paths = [folder.joinpath(*parts) for parts in places]
     if shape is None:
         (height, width), _ = Counter(map(_image_size, paths)).most_common(1)[0]
@@ -397,10 +414,3 @@ def _image_pixels(path: Path, height: int, width: int, mode: str) -> NDArray[np.
             raise ValueError("pixels in floating point")
         upright = upright.convert("RGBA").convert(mode)  # straight on, Pillow warns of palettes with transparency
         return np.asarray(upright.resize((width, height), Image.Resampling.BILINEAR))
-
-
-def _extra(module: str, what: str, *, package: str | None = None) -> Any:
-    try:
-        return import_module(module)
-    except ImportError as error:
-        raise ImportError(f'Reading {what} needs {package or module}: pip install "diffclust[data]"') from error

@@ -1,6 +1,8 @@
 """Explanations: why a row is in its cluster, what a cluster is, why two rows are together, what the model is."""
 
+import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from .clusters import ClusterExplanation, explain_cluster
@@ -62,3 +64,15 @@ class Explainable:
     def explain_model(self) -> ModelExplanation:
         """The parts of the model, whether training converged, what was repaired."""
         return explain_model(self)
+
+    def report(self, path: str | os.PathLike[str], X: Any, y: Any = None, **options: Any) -> Path:
+        """Write one self-contained HTML page about the fitted model and the rows X; needs `diffclust[report]`.
+
+        y: true labels, for scores and a confusion matrix; nothing else uses them.
+        record: a `TrainingRecord`, for the slider over epochs; by default the one among `callbacks`.
+        captions: a text or a name for each row. feature_names: of the columns. title: of the page.
+        sample: how many rows the page shows (2000). layout: of the map, "t-SNE" or "PCA".
+        """
+        from ..report import write_report
+
+        return write_report(self, path, X, y, **options)

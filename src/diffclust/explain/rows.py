@@ -1,7 +1,7 @@
 """Why is this row in this cluster?"""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -9,7 +9,7 @@ import torch
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from ..engine.data import Data, SparseRows
+from ..engine.data import Data, SparseRows, TensorRows
 from ..engine.runtime import choose_device
 from ..inputs import Given, Shape, read
 from ..pictures import displayable
@@ -125,7 +125,10 @@ class Explanations(list[RowExplanation]):
 def explain_rows(
     estimator: Any, X: Any, *, attributions: bool, baseline: Baseline, feature_names: Sequence[str] | None
 ) -> Explanations:
-    subject = Subject.of(estimator, X, feature_names)
+    return explain_subject(Subject.of(estimator, X, feature_names), attributions=attributions, baseline=baseline)
+
+
+def explain_subject(subject: "Subject", *, attributions: bool = True, baseline: Baseline = "auto") -> Explanations:
     data, logits = subject.data, subject.logits
     z = data.map(logits.embed)
     scores = data.map(lambda x: logits.score(logits.embed(x)))
@@ -142,7 +145,7 @@ def explain_rows(
     for i in range(len(data)):
         explanations.append(
             RowExplanation(
-                row=i,
+                row=i if subject.rows is None else subject.rows[i],
                 cluster=int(cluster[i]),
                 probability=float(p[i, cluster[i]]),
                 runner_up=int(rival[i]) if k > 1 else None,
@@ -173,6 +176,7 @@ class Subject:
     data: Data
     logits: Logits
     feature_names: list[str] | None  # None for images
+    rows: list[int] | None = None  # their numbers, where they are some of many
 
     @classmethod
     def of(cls, estimator: Any, X: Any, feature_names: Sequence[str] | None = None) -> "Subject":
@@ -180,6 +184,11 @@ class Subject:
         given = read(estimator, X, fitting=False)
         data = Data(given.rows, choose_device(estimator.device))
         return cls(estimator, given, data, Logits.of(estimator, data), names_of(estimator, feature_names))
+
+    def at(self, rows: list[int]) -> "Subject":
+        """The same, of these rows alone."""
+        taken = TensorRows(self.data.rows.take(torch.tensor(rows)), self.data.rows.divisor)
+        return replace(self, data=Data(taken, self.data.device), rows=rows)
 
     def restore(self, values: Tensor) -> np.ndarray:
         """One sample's values in the layout the user gave."""

@@ -1,0 +1,88 @@
+"""The report: one self-contained HTML file about a fitted estimator, which opens offline."""
+
+import html
+import json
+import math
+import os
+import re
+from collections.abc import Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from sklearn.utils.validation import check_is_fitted
+
+from ..callbacks import TrainingRecord
+from ..extras import extra
+from .layout import Layout
+from .payload import build
+
+LAYOUTS = ("t-SNE", "PCA")
+
+
+def write_report(
+    estimator: Any,
+    path: str | os.PathLike[str],
+    X: Any,
+    y: Any = None,
+    *,
+    record: TrainingRecord | None = None,
+    captions: Sequence[str] | None = None,
+    feature_names: Sequence[str] | None = None,
+    title: str | None = None,
+    sample: int = 2000,
+    layout: Layout = "t-SNE",
+) -> Path:
+    """Write the page and say where it is."""
+    check_is_fitted(estimator)
+    if layout not in LAYOUTS:
+        raise ValueError(f"layout={layout!r} should be one of {', '.join(LAYOUTS)}.")
+    if sample < 10:
+        raise ValueError(f"sample={sample} should be >= 10.")
+    path = Path(path)
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} is a folder: give a file such as {path / 'report.html'}.")
+    offline = extra("plotly.offline", "report", "A report", package="plotly")
+    if layout == "t-SNE":
+        extra("openTSNE", "report", "A t-SNE map")
+    if record is None:
+        record = next((c for c in estimator.callbacks if isinstance(c, TrainingRecord)), None)
+    content = build(
+        estimator,
+        X,
+        y=y,
+        record=record,
+        captions=captions,
+        feature_names=feature_names,
+        title=title,
+        sample=sample,
+        layout=layout,
+    )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(page(content, offline.get_plotlyjs()), encoding="utf-8")
+    return path
+
+
+def page(content: dict[str, Any], plotly: str) -> str:
+    """The template with everything in it. Data go in as JSON in which nothing can end the script they stand in, and the
+    page puts them on show as text, never as HTML."""
+    here = files(__package__)
+    data = json.dumps(finite(content), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    pieces = {
+        "title": html.escape(content["title"]),
+        "style": here.joinpath("page.css").read_text(encoding="utf-8"),
+        "plotly": plotly.replace("</script", "<\\/script"),
+        "data": data.replace("<", "\\u003c"),
+        "script": here.joinpath("page.js").read_text(encoding="utf-8"),
+    }
+    whole = here.joinpath("page.html").read_text(encoding="utf-8")
+    return re.sub(r"\{\{(\w+)\}\}", lambda place: pieces[place[1]], whole)
+
+
+def finite(value: Any) -> Any:
+    """JSON has no NaN and no infinity: null stands for them."""
+    if isinstance(value, dict):
+        return {key: finite(entry) for key, entry in value.items()}
+    if isinstance(value, list):
+        return [finite(entry) for entry in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,64 @@
+"""Where rows lie on a map: t-SNE, or the first two principal components."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+import torch
+
+from ..extras import extra
+
+Layout = Literal["t-SNE", "PCA"]
+
+
+def pca(z: np.ndarray) -> np.ndarray:
+    """The first two principal components, each pointing to where most of its weight is: (n, d) -> (n, 2)"""
+    centred = z - z.mean(0)
+    _, _, axes = np.linalg.svd(centred[np.linspace(0, len(z) - 1, min(len(z), 5000)).astype(int)], full_matrices=False)
+    axes = axes[:2] * np.sign(axes[:2].sum(1, keepdims=True) + 1e-12)
+    flat = centred @ axes.T
+    return np.pad(flat, ((0, 0), (0, 2 - flat.shape[1])))
+
+
+def spread_out(
+    z: np.ndarray, how: Layout, start: np.ndarray | None = None, steps: tuple[int, int] = (100, 250)
+) -> np.ndarray:
+    """Rows (n, d) on the plane (n, 2); t-SNE starts from `start` or the principal components."""
+    first = pca(z) if start is None else start
+    if how == "PCA" or len(z) < 8:
+        return pca(z)
+    tsne = extra("openTSNE", "report", "A t-SNE map")
+    first = first / (first[:, 0].std() or 1.0) * 1e-4
+    if not first.std() > 0:  # all rows are one point
+        return pca(z)
+    return np.asarray(
+        tsne.TSNE(
+            perplexity=min(30, (len(z) - 1) / 3),
+            initialization=first,
+            negative_gradient_method="bh",
+            early_exaggeration_iter=steps[0],
+            n_iter=steps[1],
+            n_jobs=torch.get_num_threads(),
+            random_state=0,
+        ).fit(z)
+    )
+
+
+def follow(frames: Sequence[np.ndarray], how: Layout) -> list[np.ndarray]:
+    """Maps of the same rows over time. Each starts from the one after it, the last from its principal components, so
+    that a cluster keeps its place and what moves is what training moved."""
+    maps: list[np.ndarray] = []
+    later = None
+    for z in reversed(frames):
+        flat = spread_out(z, how, later, (50, 150))
+        flat = flat if later is None else _turn(flat, later)
+        maps.append(flat)
+        later = flat
+    return maps[::-1]
+
+
+def _turn(points: np.ndarray, onto: np.ndarray) -> np.ndarray:
+    """Turn and mirror `points` so that they lie as near as can be to `onto` (orthogonal Procrustes)."""
+    a, b = points - points.mean(0), onto - onto.mean(0)
+    u, _, v = np.linalg.svd(a.T @ b)
+    return a @ u @ v

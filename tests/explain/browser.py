@@ -1,0 +1,85 @@
+"""A headless Chromium for the tests of the report, or the reason why there is none."""
+
+import json
+import os
+import shutil
+import time
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+
+
+def missing() -> str:
+    """What keeps the browser tests from running; an empty string if nothing does."""
+    try:
+        import selenium  # noqa: F401
+    except ImportError:
+        return "selenium is not installed"
+    if not any(map(shutil.which, BROWSERS)):
+        return f"no browser: none of {', '.join(BROWSERS)} is installed"
+    return "" if shutil.which("chromedriver") else "no chromedriver is installed"
+
+
+class Browser:
+    """One page at a time, with what it logged and what it asked the network for."""
+
+    def __init__(self) -> None:
+        from selenium import webdriver
+        from selenium.webdriver.chrome.service import Service
+
+        options = webdriver.ChromeOptions()
+        options.binary_location = next(filter(None, map(shutil.which, BROWSERS)))
+        for flag in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", "--hide-scrollbars"):
+            options.add_argument(flag)
+        options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+        service = Service(shutil.which("chromedriver"), log_output=os.devnull)
+        self.driver = webdriver.Chrome(options=options, service=service)
+
+    def open(self, path, width: int = 1280, height: int = 900, dark: bool = False) -> None:
+        send = self.driver.execute_cdp_cmd
+        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 500}
+        send("Emulation.setDeviceMetricsOverride", size)
+        wish = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        send("Emulation.setEmulatedMedia", {"features": [wish]})
+        for kind in ("browser", "performance"):
+            self.driver.get_log(kind)  # of the page before
+        self.driver.get(path.as_uri())
+        self.until("return document.documentElement.dataset.ready === 'yes'")
+
+    def run(self, script: str, *arguments):
+        return self.driver.execute_script(script, *arguments)
+
+    def until(self, script: str, seconds: float = 60):
+        end = time.monotonic() + seconds
+        while not (value := self.run(script)):
+            assert time.monotonic() < end, f"never came true: {script}; console: {self.driver.get_log('browser')}"
+            time.sleep(0.05)
+        return value
+
+    def complaints(self) -> list[str]:
+        return [entry["message"] for entry in self.driver.get_log("browser")]
+
+    def requests(self) -> list[str]:
+        """Addresses asked for, other than the page itself and data inside it."""
+        events = [json.loads(entry["message"])["message"] for entry in self.driver.get_log("performance")]
+        sent = [e["params"]["request"]["url"] for e in events if e["method"] == "Network.requestWillBeSent"]
+        pages = [url for url in sent if url.startswith("file:")]
+        return [url for url in sent if not url.startswith(("data:", "blob:", "file:"))] + pages[1:]
+
+    def move_to(self, x: float, y: float) -> None:
+        self._mouse("mouseMoved", x - 30, y - 30)
+        self._mouse("mouseMoved", x, y)
+
+    def click(self, x: float, y: float) -> None:
+        self.move_to(x, y)
+        self._mouse("mousePressed", x, y, button="left", clickCount=1)
+        self._mouse("mouseReleased", x, y, button="left", clickCount=1)
+
+    def press(self, key: str) -> None:
+        for kind in ("keyDown", "keyUp"):
+            self.driver.execute_cdp_cmd("Input.dispatchKeyEvent", {"type": kind, "key": key, "code": key})
+
+    def _mouse(self, kind: str, x: float, y: float, **more) -> None:
+        self.driver.execute_cdp_cmd("Input.dispatchMouseEvent", {"type": kind, "x": x, "y": y, **more})
+
+    def close(self) -> None:
+        self.driver.quit()

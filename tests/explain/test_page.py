@@ -1,0 +1,215 @@
+"""The report as people meet it: in a real browser, offline."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+from browser import Browser, missing
+
+from diffclust import TELL
+from diffclust.callbacks import TrainingRecord
+
+pytest.importorskip("plotly", reason="plotly is not installed: no report to look at")
+pytestmark = [
+    pytest.mark.skipif(bool(missing()), reason=f"the report is not looked at: {missing()}"),
+    pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+]
+
+HOSTILE = (
+    "<img src=x onerror=\"document.title='broken into'\"></script><script>document.title='broken into'</script>&amp;"
+)
+
+
+@pytest.fixture(scope="module")
+def browser():
+    browser = Browser()
+    yield browser
+    browser.close()
+
+
+@pytest.fixture(scope="module")
+def images(digits, tmp_path_factory):
+    """A report of images, with labels and a record of training; and the model and rows it is about."""
+    X, y = digits
+    record = TrainingRecord(frames=3, sample=60)
+    model = TELL(4, pretrain_epochs=10, epochs=6, random_state=0, device="cpu", callbacks=[record]).fit(X)
+    return model.report(tmp_path_factory.mktemp("images") / "report.html", X, y, layout="PCA"), model, X
+
+
+@pytest.fixture(scope="module")
+def texts(blobs, tmp_path_factory):
+    """A report of texts that are out to break the page."""
+    X = np.abs(blobs[0]).astype(np.float32)
+    captions = [f"{HOSTILE} text {i}" for i in range(len(X))]
+    names = [f"{HOSTILE}{i}" for i in range(6)]
+    model = TELL(3, pretrain_epochs=3, epochs=3, random_state=0, device="cpu").fit(sp.csr_array(X))
+    return model.report(
+        tmp_path_factory.mktemp("texts") / "report.html",
+        sp.csr_array(X),
+        np.array([HOSTILE, "b", "c"])[model.labels_],
+        captions=captions,
+        feature_names=names,
+        title=f"All about {HOSTILE}",
+        layout="PCA",
+    )
+
+
+def place_of(browser, i):
+    """Where the i-th point of the map is in the window."""
+    browser.run("document.getElementById('map').scrollIntoView({block: 'center', behavior: 'instant'})")
+    return browser.run(
+        """const points = document.querySelectorAll('#map .scatterlayer .trace')[0].querySelectorAll('path.point');
+        const point = points[arguments[0]];
+        const box = point.getBoundingClientRect(); return [box.x + box.width / 2, box.y + box.height / 2]""",
+        i,
+    )
+
+
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("width", [1280, 390])
+def test_it_opens_in_silence(browser, images, texts, width, dark):
+    for path in (images[0], texts):
+        browser.open(path, width=width, dark=dark)
+        assert browser.complaints() == []
+        assert browser.requests() == []
+        assert browser.run("return document.documentElement.scrollWidth <= innerWidth")
+        back = browser.run("return getComputedStyle(document.body).backgroundColor")
+        assert (sum(map(int, back[4:-1].split(","))) < 200) == dark
+
+
+def test_the_map_has_every_row(browser, images):
+    path, model, X = images
+    browser.open(path)
+    count = "return document.querySelectorAll('#map .scatterlayer .trace')[0].querySelectorAll('path.point').length"
+    assert browser.run(count) == len(X)
+    assert [
+        int(n) for n in browser.run("return JSON.parse(document.getElementById('data').textContent).map.cluster")
+    ] == (model.labels_.tolist())
+    assert browser.run("return document.querySelectorAll('#cards .card').length") == 4
+
+
+def test_pointing_shows_the_row_and_choosing_it_its_explanation(browser, images):
+    path, model, X = images
+    browser.open(path)
+    shown = 0
+    for i in (3, 60, 120):
+        browser.move_to(*place_of(browser, i))
+        browser.until("return !document.getElementById('tip').hidden")
+        row = int(
+            browser.run("return document.getElementById('tip').dataset.row")
+        )  # of those in one place, the top one
+        text = browser.run("return document.getElementById('tip').textContent")
+        assert f"Row {row} · cluster {model.labels_[row]}" in text
+        browser.until("return document.querySelector('#tip canvas').dataset.drawn === 'yes'")
+        browser.click(*place_of(browser, i))
+        browser.until(f"return document.getElementById('panel').dataset.row === '{row}'")
+        said = browser.run("return document.getElementById('panel').textContent")
+        explanation = model.explain(X[[row]])[0]
+        assert f"Row {row} is in cluster {explanation.cluster}" in said
+        assert f"the runner-up is cluster {explanation.runner_up}" in said
+        cells = browser.run(
+            """return [...document.querySelectorAll('#panel .bars tr')].map(
+                row => [row.cells[0].textContent, row.cells[2].textContent])"""
+        )
+        found = {name: float(value.replace("−", "-")) for name, value in cells}
+        assert found["margin"] == pytest.approx(explanation.margin, rel=1e-3, abs=1e-6)
+        parts = sum(value for name, value in found.items() if name != "margin")
+        assert parts == pytest.approx(found["margin"], abs=2e-3)
+        shown += 1
+    assert shown == 3
+    assert browser.complaints() == []
+
+
+def test_the_slider_changes_the_centres(browser, images):
+    browser.open(images[0])
+    pixels = """return [...document.querySelectorAll('#epoch-centers canvas')].map(
+        c => Array.from(c.getContext('2d').getImageData(0, 0, c.width, c.height).data).join())"""
+    drawn = """const all = [...document.querySelectorAll('#epoch-centers canvas')];
+        return all.length === 4 && all.every(c => c.dataset.drawn === 'yes')"""
+    browser.until(drawn)
+    last = browser.run(pixels)
+    stars = "return document.querySelectorAll('#epoch-map .trace')[1].querySelectorAll('path.point').length"
+    assert browser.run(stars) == 4
+    label = browser.run("return document.getElementById('epoch-label').textContent")
+    assert label == "clustering, epoch 6"
+    browser.run("document.getElementById('epoch').focus()")
+    for _ in range(2):
+        browser.press("ArrowLeft")
+    browser.until("return document.getElementById('epoch-label').textContent === 'clustering, epoch 1'")
+    browser.until(drawn)
+    first = browser.run(pixels)
+    assert all(a != b for a, b in zip(first, last, strict=True))
+    browser.run("document.getElementById('epoch').value = 0")
+    browser.run("document.getElementById('epoch').dispatchEvent(new Event('input'))")
+    assert "no centres yet" in browser.run("return document.getElementById('epoch-note').textContent")
+    assert browser.complaints() == []
+
+
+def test_everything_is_within_reach_of_the_keyboard(browser, images):
+    path, _, _ = images
+    browser.open(path)
+    row = "return document.getElementById('panel').dataset.row"
+    browser.run("document.getElementById('map').focus()")
+    before = browser.run(row)
+    for key in ("ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown"):
+        browser.press(key)
+    seen = {before, browser.run(row)}
+    browser.press("ArrowLeft")
+    seen.add(browser.run(row))
+    assert len(seen) > 1
+    browser.run("""const box = document.getElementById('row-number'); box.value = 17;
+        box.dispatchEvent(new Event('change'))""")
+    assert browser.run(row) == "17"
+    unreachable = browser.run(
+        "return [...document.querySelectorAll('button, input, select, a')].filter(e => e.tabIndex < 0).length"
+    )
+    assert unreachable == 0
+    unnamed = browser.run(
+        """return [...document.querySelectorAll('button, input, select')].filter(
+            e => !(e.getAttribute('aria-label') || e.textContent.trim() || e.labels?.length)).map(e => e.id)"""
+    )
+    assert unnamed == []
+    button = "document.querySelector('#doubtful button')"
+    browser.run(f"{button}.focus(); {button}.click()")
+    most = browser.run(
+        "const d = JSON.parse(document.getElementById('data').textContent); return d.map.row[d.doubtful[0]]"
+    )
+    assert browser.run(row) == str(most)
+
+
+def test_one_cluster_can_be_singled_out(browser, images):
+    path, model, _ = images
+    browser.open(path)
+    browser.run("document.querySelector('.chip[data-cluster=\"2\"]').click()")
+    clear = "return document.getElementById('map').data[0].marker.opacity.filter(o => o > 0.5).length"
+    assert browser.run(clear) == (model.labels_ == 2).sum()
+    browser.run("document.querySelector('.chip[data-cluster=\"2\"]').click()")
+    assert browser.run(clear) == len(model.labels_)
+
+
+def test_texts_and_names_are_shown_as_text(browser, texts):
+    browser.open(texts)
+    assert browser.run("return document.title") == f"All about {HOSTILE}"
+    assert browser.run("return document.querySelectorAll('img').length") == 0
+    said = browser.run("return document.getElementById('panel').textContent")
+    assert HOSTILE in said
+    assert HOSTILE in browser.run("return document.getElementById('cards').textContent")
+    assert HOSTILE in browser.run("return document.getElementById('confusion').textContent")
+    browser.move_to(*place_of(browser, 5))
+    browser.until("return !document.getElementById('tip').hidden")
+    assert HOSTILE[:40] in browser.run("return document.getElementById('tip').textContent")
+    assert browser.run("return document.querySelectorAll('img').length") == 0
+    assert browser.complaints() == []
+
+
+def test_a_table_shows_its_values(browser, blobs, tmp_path):
+    frame = pd.DataFrame(blobs[0], columns=["age", "height", "weight", "pulse", "rate", "dose"])
+    model = TELL(3, network="identity", epochs=3, random_state=0).fit(frame)
+    browser.open(model.report(tmp_path / "r.html", frame, layout="PCA"), width=390)
+    panel = browser.run("return document.getElementById('panel').textContent")
+    assert all(name in panel for name in frame.columns)
+    assert browser.run("return document.getElementById('training-section').hidden")
+    assert browser.run("return document.getElementById('truth-section').hidden")
+    assert browser.run("return document.documentElement.scrollWidth <= innerWidth")
+    assert browser.complaints() == []

@@ -1,0 +1,196 @@
+"""What goes into the report: the numbers behind the page, its size, and nothing that could run."""
+
+import json
+import re
+import sys
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+from sklearn.exceptions import NotFittedError
+
+from diffclust import TELL, metrics
+from diffclust.callbacks import TrainingRecord
+
+pytest.importorskip("plotly", reason="plotly is not installed: no report to write")
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+
+from plotly.offline import get_plotlyjs  # noqa: E402
+
+HOSTILE = "</script><script>alert(1)</script>"
+
+
+@pytest.fixture(scope="module")
+def fitted(digits):
+    return TELL(4, pretrain_epochs=6, epochs=4, random_state=0, device="cpu").fit(digits[0])
+
+
+def content(path):
+    """The data of a page, and the page without them and without plotly."""
+    text = path.read_text(encoding="utf-8")
+    found = re.search(r'<script id="data" type="application/json">(.*?)</script>', text, re.DOTALL)
+    return json.loads(found[1]), text.replace(found[1], "").replace(get_plotlyjs(), "")
+
+
+def beyond_plotly(path):
+    return path.stat().st_size - len(get_plotlyjs().encode())
+
+
+def test_the_numbers_are_the_models_own(fitted, digits, tmp_path):
+    X, y = digits
+    data, _ = content(fitted.report(tmp_path / "new" / "r.html", X, y, layout="PCA"))
+    assert data["map"]["row"] == list(range(200))
+    assert data["map"]["cluster"] == fitted.labels_.tolist()
+    assert np.allclose(data["map"]["probability"], fitted.predict_proba(X).max(1), atol=1e-3)
+    explanations = fitted.explain(X)
+    assert np.allclose(data["map"]["margin"], [e.margin for e in explanations], rtol=1e-3)
+    assert data["map"]["exact"] is True
+    for i in (0, 50, 199):
+        parts = dict(zip(data["map"]["part"][i], data["map"]["part_value"][i], strict=True))
+        for d, value in parts.items():
+            named = explanations[i].contribution_names.index(data["map"]["parts"][d])
+            assert value == pytest.approx(explanations[i].contributions[named], rel=1e-3)
+    assert data["truth"]["scores"]["acc"] == pytest.approx(metrics.accuracy(y, fitted.labels_), abs=1e-3)
+    table = np.array(data["truth"]["table"])
+    assert table.sum() == 200
+    assert np.trace(table) == pytest.approx(200 * metrics.accuracy(y, fitted.labels_))  # clusters beside their classes
+    assert [c["size"] for c in data["clusters"]] == np.bincount(fitted.labels_, minlength=4).tolist()
+    assert data["clusters"][1]["typical"] == fitted.explain_cluster(1, X, n=6).typical
+    assert data["doubtful"] == sorted(range(200), key=lambda i: explanations[i].margin)[:24]
+    assert [record for record in fitted.history_ if record["phase"] == "clustering"][2]["clustering"] == (
+        data["losses"]["clustering"]["clustering"][2]
+    )
+
+
+def test_thumbnails_are_the_rows(fitted, digits, tmp_path):
+    import base64
+    import io
+
+    from PIL import Image
+
+    data, _ = content(fitted.report(tmp_path / "r.html", digits[0], layout="PCA"))
+    for name, n in (("thumbnails", 200), ("heat", 200), ("centers", 4)):
+        sprite = data["pictures"][name]
+        sheet = np.asarray(Image.open(io.BytesIO(base64.b64decode(sprite["png"]))))
+        assert (sprite["w"], sprite["h"], sprite["n"]) == (8, 8, n)
+        if name == "thumbnails":
+            top, left = 8 * (77 // sprite["columns"]), 8 * (77 % sprite["columns"])
+            assert np.allclose(sheet[top : top + 8, left : left + 8] / 255, digits[0][77], atol=1 / 255)
+
+
+def test_a_large_set_is_sampled_and_stays_small(tmp_path):
+    """Noise in colour packs worse than any photograph."""
+    X = np.random.default_rng(0).integers(0, 256, (5000, 32, 32, 3), dtype=np.uint8)
+    record = TrainingRecord(frames=2)
+    model = TELL(12, network="identity", epochs=2, random_state=0, callbacks=[record]).fit(X)
+    path = model.report(tmp_path / "r.html", X, captions=["a long name " * 100] * 5000, layout="PCA")
+    data, _ = content(path)
+    assert beyond_plotly(path) <= 3_000_000
+    assert 1900 <= len(data["map"]["row"]) <= 2000
+    assert len(data["frames"]) == 2
+    named = {i for c in data["clusters"] for i in c["typical"] + c["doubtful"]}
+    assert max(named) < len(data["map"]["row"])
+    assert [c["size"] for c in data["clusters"]] == np.bincount(model.labels_, minlength=12).tolist()  # of all rows
+
+
+def test_frames_follow_the_record(digits, tmp_path):
+    record = TrainingRecord(frames=2, sample=50)
+    model = TELL(4, pretrain_epochs=2, epochs=4, random_state=0, callbacks=[record]).fit(digits[0])
+    data, _ = content(model.report(tmp_path / "r.html", digits[0], sample=40))
+    marks = [(frame["phase"], frame["epoch"]) for frame in data["frames"]]
+    assert marks == [("pretraining", 1), ("pretraining", 2), ("clustering", 1), ("clustering", 4)]
+    assert ["centers" in frame for frame in data["frames"]] == [False, False, True, True]
+    first, last = record.of(model)[2], record.of(model)[3]
+    assert data["frames"][2]["moved"] is None
+    assert data["frames"][3]["moved"] == pytest.approx(
+        float((first["labels"] != last["labels"]).double().mean()), abs=1e-3
+    )
+    assert data["frames"][3]["cluster"] == last["labels"].tolist()
+    assert data["map"]["layout"] == "t-SNE"
+
+
+def test_a_resting_network_decodes_the_centres_of_every_frame(digits, tmp_path):
+    from diffclust import KMeansNet
+
+    record = TrainingRecord(frames=2, sample=50)
+    model = KMeansNet(4, pretrain_epochs=2, epochs=3, random_state=0, callbacks=[record]).fit(digits[0])
+    data, _ = content(model.report(tmp_path / "r.html", digits[0], layout="PCA", sample=40))
+    assert data["frames"][-1]["centers"]["w"] == 8
+
+
+def test_nothing_in_the_data_can_end_its_script(digits, fitted, tmp_path):
+    path = fitted.report(tmp_path / "r.html", digits[0], captions=[HOSTILE] * 200, title=HOSTILE, layout="PCA")
+    data, page = content(path)
+    assert data["title"] == data["map"]["caption"][0] == HOSTILE
+    assert HOSTILE not in page
+    assert "&lt;/script&gt;&lt;script&gt;" in page
+    assert page.count("</script>") == 3
+
+
+def test_a_template_mark_in_the_data_stays_what_it_is(digits, fitted, tmp_path):
+    data, _ = content(fitted.report(tmp_path / "r.html", digits[0], title="{{script}} {{data}}", layout="PCA"))
+    assert data["title"] == "{{script}} {{data}}"
+
+
+def test_loss_that_was_not_finite(digits, fitted, tmp_path):
+    import copy
+
+    model = copy.copy(fitted)
+    model.history_ = [*fitted.history_, {"phase": "clustering", "epoch": 9, "clustering": float("nan")}]
+    data, _ = content(model.report(tmp_path / "r.html", digits[0], layout="PCA"))
+    assert data["losses"]["clustering"]["clustering"][-1] is None
+
+
+@pytest.mark.parametrize("kind", ["rows", "sparse", "tensor", "one cluster", "few rows", "colour"])
+def test_every_kind_of_data(kind, blobs, tmp_path):
+    X, settings = blobs[0].astype(np.float32), {}
+    if kind == "sparse":
+        X = sp.csr_array(np.abs(X))
+    elif kind == "tensor":
+        X = torch.from_numpy(X)
+    elif kind == "one cluster":
+        settings = {"n_clusters": 1}
+    elif kind == "few rows":
+        X = X[:4]
+    elif kind == "colour":
+        X = np.random.default_rng(0).random((30, 3, 9, 11), dtype=np.float32)
+    model = TELL(**{"n_clusters": 3, "pretrain_epochs": 1, "epochs": 1, "random_state": 0, **settings}).fit(X)
+    n = X.shape[0]
+    data, _ = content(model.report(tmp_path / "r.html", X, captions=[str(i) for i in range(n)]))
+    assert len(data["map"]["row"]) == n
+    assert data["kind"] == {"sparse": "text", "colour": "image"}.get(kind, "table")
+    assert np.isfinite(data["map"]["x"] + data["map"]["y"]).all()
+
+
+def test_labels_of_any_kind(fitted, digits, tmp_path):
+    X, y = digits
+    for labels in (y.astype(str), [f"class {i}" for i in y], y.astype(object)):
+        data, _ = content(fitted.report(tmp_path / "r.html", X, labels, layout="PCA"))
+        assert data["truth"]["scores"]["acc"] == pytest.approx(metrics.accuracy(y, fitted.labels_), abs=1e-3)
+
+
+@pytest.mark.parametrize(("absent", "says"), [("plotly", "A report needs plotly"), ("openTSNE", "needs openTSNE")])
+def test_a_missing_extra_is_named(fitted, digits, tmp_path, monkeypatch, absent, says):
+    monkeypatch.setitem(sys.modules, absent, None)
+    monkeypatch.setitem(sys.modules, f"{absent}.offline", None)
+    with pytest.raises(ImportError, match=rf'{says}: pip install "diffclust\[report\]"'):
+        fitted.report(tmp_path / "r.html", digits[0])
+    assert not (tmp_path / "r.html").exists()
+    assert len(fitted.explain(digits[0][:2])) == 2  # explaining needs neither
+
+
+def test_bad_questions(fitted, digits, tmp_path):
+    X, y = digits
+    with pytest.raises(NotFittedError):
+        TELL(3).report(tmp_path / "r.html", X)
+    with pytest.raises(ValueError, match="captions has 3 entries for 200 rows"):
+        fitted.report(tmp_path / "r.html", X, captions=["a"] * 3)
+    with pytest.raises(ValueError, match="y has 3 labels for 200 rows"):
+        fitted.report(tmp_path / "r.html", X, y[:3])
+    with pytest.raises(ValueError, match="layout='globe' should be one of"):
+        fitted.report(tmp_path / "r.html", X, layout="globe")
+    with pytest.raises(ValueError, match="sample=2 should be >= 10"):
+        fitted.report(tmp_path / "r.html", X, sample=2)
+    with pytest.raises(IsADirectoryError, match="give a file"):
+        fitted.report(tmp_path, X)
