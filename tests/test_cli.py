@@ -499,6 +499,16 @@ def test_demo(works, tmp_path):
         assert picture.format == "PNG"
         assert picture.size == (12 * (8 * 6 + 2) + 2, 10 * (8 * 6 + 2) + 2)  # 12 images a row, 10 clusters
     assert diffclust.load(tmp_path / "shown" / "model").cluster_centers_.shape == (10, 10)
+    assert f"{tmp_path / 'shown' / 'report.html'}: the report" in out.splitlines()[-1]
+    assert (tmp_path / "shown" / "report.html").stat().st_size > 1e6
+
+
+@pytest.mark.usefixtures("short")
+def test_demo_without_the_extra_says_what_is_missing(works, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "plotly", None)
+    monkeypatch.setitem(sys.modules, "plotly.offline", None)
+    out = works("demo", "--out", "shown")
+    assert 'No report: A report needs plotly: pip install "diffclust[report]"' in out
 
 
 def test_a_checkpoint_is_resumed_only_when_asked(works, refused, blobs, tmp_path, monkeypatch):
@@ -575,3 +585,89 @@ def test_reproduce_asked_wrongly(refused, small_table, tmp_path):
     refused("reproduce", "some/figure", "--only", "dec", says="There are: digits: TELL; digits: k-means")
     (tmp_path / "file").touch()
     refused("reproduce", "some/figure", "--results", "file", says="--results file is a file, not a folder")
+
+
+# --- explain and report
+
+
+def test_explain_a_row(works, tmp_path, blobs, model):
+    data = rows_npy(tmp_path, *blobs)
+    expected = diffclust.load(model).explain(blobs[0])[7]
+    out = works("explain", model, data, "--row", 7)
+    assert " ".join(out.split()).startswith(f"Row 7 is in cluster {expected.cluster} with probability")
+    assert all(word in out for word in ("z0", "bias", "sum", f"{expected.margin:+.5g}"))
+    whole = json.loads(works("explain", model, data, "--row", 7, "--json"))
+    assert whole["row"] == 7
+    assert sum(whole["contributions"]) + whole["bias"] == pytest.approx(whole["margin"], abs=1e-9)
+    assert whole["margin"] == pytest.approx(expected.margin, rel=1e-4)
+
+
+def test_explain_a_pair_a_cluster_and_the_model(works, tmp_path, blobs, model):
+    data = rows_npy(tmp_path, *blobs)
+    assert "squared distance" in works("explain", model, data, "--row", 0, "--with", 1)
+    pair = json.loads(works("explain", model, data, "--row", 0, "--with", 0, "--json"))
+    assert pair["together"]
+    assert works("explain", model, "--cluster", 1).startswith("Cluster 1 has")
+    assert json.loads(works("explain", model, data, "--cluster", 1, "--json"))["typical"]
+    assert works("explain", model).startswith("TELL: DenseAutoencoder")
+
+
+def test_explain_names_words(works, tmp_path):
+    data = write_texts(tmp_path / "t.jsonl", [f"{text} {text[i % 5 :]}" for i, text in enumerate(TEXTS * 3)])
+    works("fit", data, "-k", 2, "--out", "a", *SHORT)
+    assert "Of the input, what counts most is" in " ".join(works("explain", "a", data, "--row", 0).split())
+    assert {name for name, _ in json.loads(works("explain", "a", data, "--cluster", 0, "--json"))["features"]} & {
+        "cat",
+        "dog",
+    }
+
+
+def test_bad_questions(refused, tmp_path, blobs, model):
+    data = rows_npy(tmp_path, *blobs)
+    refused("explain", model, data, "--row", 150, says="row 150 should be from 0 to 149")
+    refused("explain", model, data, "--row", -1, says="row -1 should be from 0 to 149")
+    refused("explain", model, "--row", 1, says="--row needs DATA")
+    refused("explain", model, data, "--with", 1, says="--with needs --row")
+    refused("explain", model, data, "--row", 1, "--cluster", 1, says="ask one")
+    refused("explain", model, "--cluster", 3, says="cluster=3 should be from 0 to 2")
+    refused("report", model, says="does not say which data it was fitted on")
+    refused("report", model, data, "--layout", "globe", says="layout='globe' should be one of")
+    refused("report", model, data, "--out", "no/such/r.html", says="is not a folder")
+    refused("report", tmp_path / "none", says="No such folder")
+
+
+@pytest.mark.parametrize("kind", ["texts", "pictures", "table", "name"])
+def test_report(works, tmp_path, blobs, kind):
+    if kind == "texts":
+        data = write_texts(tmp_path / "t.jsonl", [f"{text} {text[i % 5 :]}" for i, text in enumerate(TEXTS * 3)])
+    elif kind == "pictures":
+        data = write_images(tmp_path / "pictures")
+    elif kind == "table":
+        data = rows_csv(tmp_path, *blobs)
+    else:
+        data = "digits"
+    works("fit", data, "-k", 2, "--out", "a", *SHORT)
+    out = works("report", "a", "--layout", "PCA", "--sample", 50)
+    assert out.startswith("a/report.html: ")
+    page = (tmp_path / "a" / "report.html").read_text(encoding="utf-8")
+    content = json.loads(page.split('<script id="data" type="application/json">')[1].split("</script>")[0])
+    assert content["kind"] == {"texts": "text", "table": "table"}.get(kind, "image")
+    assert content["title"] == f"TELL on {data if kind == 'name' else data.name}"
+    assert len(content["frames"]) == 4  # two epochs of each phase
+    assert (content["truth"] is not None) == (kind in ("table", "name"))
+    if kind == "texts":
+        assert content["map"]["caption"][0].startswith("cat sat here")
+        assert {"cat", "dog"} <= set(content["map"]["features"])
+    if kind == "pictures":
+        assert content["map"]["caption"][0] == "00.png"
+
+
+def test_report_without_its_data(refused, works, tmp_path, blobs):
+    data = rows_npy(tmp_path, *blobs)
+    works("fit", data, "-k", 3, "--out", "a", *SHORT)
+    (tmp_path / "a" / "source.json").write_text("{}")
+    refused("report", "a", says="source.json is damaged")
+    works("report", "a", data, "--layout", "PCA", "--out", "page.html")
+    works("fit", data, "-k", 3, "--out", "b", *SHORT)
+    data.unlink()
+    refused("report", "b", says="No file, folder or data set")

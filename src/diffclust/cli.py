@@ -1,5 +1,7 @@
 """The command. Everything heavy is imported when a command runs, so that --help answers at once."""
 
+import dataclasses
+import json
 import os
 import sys
 import textwrap
@@ -38,6 +40,7 @@ Seed = Annotated[int, typer.Option(help="Same seed, same answer.")]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
 
 WORDS = "words.json"  # beside a model that was fitted on texts
+RECORD, SOURCE = "record.safetensors", "source.json"  # of its training, and where its data were
 ASKED_WRONGLY = (
     ValueError,
     TypeError,
@@ -90,6 +93,7 @@ def fit(
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress bar.")] = False,
 ) -> None:
     """Cluster DATA and save the model."""
+    from .callbacks import TrainingRecord
     from .files import read
 
     _check_out(out, folder=True)
@@ -106,13 +110,16 @@ def fit(
     }
     if epochs is not None:
         settings["epochs"] = epochs
-    estimator = _estimator(method, k, {**settings, **_settings(method, setting or [])})
+    record = TrainingRecord()
+    estimator = _estimator(method, k, {**settings, **_settings(method, setting or []), "callbacks": [record]})
     X, y, words = read(data)
     began = time.perf_counter()
     estimator.fit(X)
     seconds = time.perf_counter() - began
     estimator.save(out)
     _save_words(out, words)
+    record.save(out / RECORD)
+    _save_source(out, data)
     _write_labels(out / "labels.csv", estimator.labels_)
     rows = [
         ["rows", f"{len(estimator.labels_):,}"],
@@ -126,6 +133,7 @@ def fit(
         rows += [[name, f"{100 * value:.2f}"] for name, value in scores(y, estimator.labels_).items()]
     _table(["", f"{type(estimator).__name__} on {data}"], rows)
     print(f"Saved to {out}: 'diffclust predict {out} NEW --out labels.csv' labels new rows.")
+    print(f"'diffclust report {out}' makes a page of it, 'diffclust explain {out} DATA --row 0' says why.")
 
 
 @app.command()
@@ -142,16 +150,10 @@ def predict(
     if proba and out.suffix == ".npy":
         raise Wrong("--proba needs a .csv file.")
     _check_out(out, folder=False)
-    from .files import read
     from .persistence import load
 
-    estimator, known = load(model, device=device), _load_words(model)
-    sample = estimator.shape_.row
-    X, _, words = read(data, image_shape=sample if len(sample) == 3 else None, words=known)
-    if known is None and words is not None:
-        raise Wrong(f"{data} holds texts, but {model} was not fitted on a file of texts.")
-    if known is not None and words is None:
-        raise Wrong(f"{model} was fitted on texts: give it a .jsonl file, not {data}.")
+    estimator = load(model, device=device)
+    X, _, _ = _read_for(model, estimator, data)
     labels = estimator.predict(X)
     probabilities = estimator.predict_proba(X) if proba else None
     if out.suffix == ".npy":
@@ -161,6 +163,89 @@ def predict(
     else:
         _write_labels(out, labels, probabilities)
     print(f"{len(labels):,} labels in {out}")
+
+
+@app.command()
+def explain(
+    model: Annotated[Path, typer.Argument(help="Folder of a fitted model.")],
+    data: Annotated[str | None, typer.Argument(help="Rows, as for fit; the model and its centres need none.")] = None,
+    row: Annotated[int | None, typer.Option(help="Why is this row where it is? Counted from 0.")] = None,
+    pair: Annotated[
+        int | None, typer.Option("--with", help="Why is --row together with, or apart from, this one?")
+    ] = None,
+    cluster: Annotated[int | None, typer.Option(help="What is this cluster?")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Everything, as JSON.")] = False,
+    device: Device = "auto",
+) -> None:
+    """Say why: a row, a pair of rows, a cluster, or else the model."""
+    if row is not None and cluster is not None:
+        raise Wrong("--row and --cluster are two questions: ask one.")
+    if pair is not None and row is None:
+        raise Wrong("--with needs --row: which two rows?")
+    if row is not None and data is None:
+        raise Wrong("--row needs DATA: the row of which file?")
+    from .persistence import load
+
+    estimator = load(model, device=device)
+    X, names = None, None
+    if data is not None:
+        X, _, words = _read_for(model, estimator, data)
+        names = words.terms if words is not None else None
+    if row is not None and pair is not None:
+        said = estimator.explain_pair(_row(X, row), _row(X, pair), feature_names=names)
+    elif row is not None:
+        said = dataclasses.replace(estimator.explain(_row(X, row), feature_names=names)[0], row=row)
+    elif cluster is not None:
+        said = estimator.explain_cluster(cluster, X, feature_names=names)
+    else:
+        said = estimator.explain_model()
+    if as_json:
+        print(json.dumps(said.to_dict()))
+        return
+    print(textwrap.fill(said.sentence, 100))
+    if row is not None:
+        pairs = zip(said.contribution_names, said.contributions.tolist(), strict=True)
+        heaviest = sorted(pairs, key=lambda part: -abs(part[1]))
+        rest = sum(value for _, value in heaviest[12:])
+        lines = [[name, f"{value:+.5g}"] for name, value in heaviest[:12]]
+        lines += [[f"{len(heaviest) - 12} others", f"{rest:+.5g}"]] if len(heaviest) > 12 else []
+        total = said.evidence if pair is not None else said.margin
+        _table(["contribution", ""], [*lines, ["bias", f"{said.bias:+.5g}"], ["sum", f"{total:+.5g}"]])
+
+
+@app.command()
+def report(
+    model: Annotated[Path, typer.Argument(help="Folder of a fitted model.")],
+    data: Annotated[str | None, typer.Argument(help="Its rows; by default the data it was fitted on.")] = None,
+    out: Annotated[Path | None, typer.Option(help="The page; by default report.html in the model's folder.")] = None,
+    sample: Annotated[int, typer.Option(help="How many rows the page shows.", min=10)] = 2000,
+    layout: Annotated[str, typer.Option(help="Of the map: t-SNE or PCA.")] = "t-SNE",
+    title: Annotated[str | None, typer.Option(help="Of the page.")] = None,
+    device: Device = "auto",
+) -> None:
+    """Write one HTML page about a fitted model, which opens offline."""
+    from .callbacks import TrainingRecord
+    from .files import captions
+    from .persistence import load
+
+    out = out or model / "report.html"
+    estimator = load(model, device=device)
+    _check_out(out, folder=False)
+    source = data or _load_source(model)
+    X, y, words = _read_for(model, estimator, source)
+    record = model / RECORD
+    path = estimator.report(
+        out,
+        X,
+        y,
+        record=TrainingRecord.load(record) if record.exists() else None,
+        captions=captions(source),
+        feature_names=words.terms if words is not None else None,
+        title=title or f"{type(estimator).__name__} on {Path(source).name}",
+        sample=sample,
+        layout=layout,
+    )
+    print(f"{path}: open it in any browser; it needs no network.")
 
 
 @app.command()
@@ -209,11 +294,12 @@ def compare(
 
 @app.command()
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder for the picture.")] = Path("diffclust-demo"),
+    out: Annotated[Path, typer.Option(help="Folder for picture, model and report.")] = Path("diffclust-demo"),
     seed: Seed = 0,
 ) -> None:
-    """Cluster scikit-learn's handwritten digits, beside k-means, and draw the centres."""
+    """Cluster scikit-learn's handwritten digits, beside k-means, draw the centres, and write a report."""
     from .baselines import BASELINES
+    from .callbacks import TrainingRecord
     from .datasets import load
     from .pictures import cluster_sheet, write_png
 
@@ -228,7 +314,9 @@ def demo(
 
     began = time.perf_counter()
     entry("k-means", BASELINES["kmeans"](_flat(images), 10, seed), time.perf_counter() - began)
-    estimator = _estimator("tell", 10, {"random_state": seed, "verbose": sys.stderr.isatty()})
+    record = TrainingRecord(frames=5)
+    settings = {"random_state": seed, "verbose": sys.stderr.isatty(), "callbacks": [record]}
+    estimator = _estimator("tell", 10, settings)
     began = time.perf_counter()
     estimator.fit(images)
     entry("TELL", estimator.labels_, time.perf_counter() - began)
@@ -239,8 +327,16 @@ def demo(
     sureness = estimator.predict_proba(images).max(1)
     write_png(picture, cluster_sheet(images, estimator.labels_, sureness, centers))
     estimator.save(out / "model")
+    record.save(out / "model" / RECORD)
+    _save_source(out / "model", "digits")
     print(f"{picture}: a row a cluster, its decoded centre first, then its surest members.")
-    print(f"{out / 'model'}: the model; try 'diffclust predict {out / 'model'} digits --out labels.csv'.")
+    print(f"{out / 'model'}: the model; try 'diffclust explain {out / 'model'} digits --row 7'.")
+    try:
+        page = estimator.report(out / "report.html", images, y, title="TELL on handwritten digits")
+    except ImportError as error:
+        print(f"No report: {error}")
+    else:
+        print(f"{page.resolve()}: the report; open it in a browser.")
 
 
 @app.command()
@@ -383,6 +479,42 @@ def _load_words(folder: Path) -> "Words | None":
         return Words.from_json(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise Wrong(f"{path} is damaged: {error}") from error
+
+
+def _read_for(folder: Path, estimator: Any, data: str) -> Any:
+    """DATA as the model in `folder` wants it: images of its size, texts in its words."""
+    from .files import read
+
+    known, sample = _load_words(folder), estimator.shape_.row
+    table = read(data, image_shape=sample if len(sample) == 3 else None, words=known)
+    if known is None and table.words is not None:
+        raise Wrong(f"{data} holds texts, but {folder} was not fitted on a file of texts.")
+    if known is not None and table.words is None:
+        raise Wrong(f"{folder} was fitted on texts: give it a .jsonl file, not {data}.")
+    return table
+
+
+def _save_source(folder: Path, data: str) -> None:
+    place = Path(data).expanduser()
+    named = {"data": str(place.resolve()) if place.exists() else data}
+    (folder / SOURCE).write_text(json.dumps(named), encoding="utf-8")
+
+
+def _load_source(folder: Path) -> str:
+    path = folder / SOURCE
+    if not path.exists():
+        raise Wrong(f"{folder} does not say which data it was fitted on: diffclust report {folder} DATA")
+    try:
+        return str(json.loads(path.read_text(encoding="utf-8"))["data"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise Wrong(f"{path} is damaged ({error!r}): name the data, diffclust report {folder} DATA") from error
+
+
+def _row(X: Any, i: int) -> Any:
+    """One row of X, as an X of its own."""
+    if not 0 <= i < X.shape[0]:
+        raise Wrong(f"row {i} should be from 0 to {X.shape[0] - 1}: there are {X.shape[0]} rows.")
+    return X.iloc[[i]] if hasattr(X, "iloc") else X[[i]]
 
 
 def _flat(X: Any) -> Any:
