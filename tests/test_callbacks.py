@@ -77,7 +77,7 @@ def test_watching_changes_nothing_and_the_last_frame_is_the_model(quick, digits)
     assert "centers" not in frames[0]
     last = frames[-1]
     assert np.allclose(last["centers"], watched.cluster_centers_, atol=1e-6)
-    assert last["losses"] == {k: v for k, v in watched.history_[-1].items() if k not in ("phase", "epoch")}
+    assert last["losses"].items() <= watched.history_[-1].items()
     assert (frames[0]["embedding"] != last["embedding"]).any()
 
 

@@ -134,7 +134,7 @@ class TrainingRecord:
                 centers = model.clusters.centers
                 frame["labels"] = model.clusters.logits(z.double()).argmax(1).cpu()
                 frame["centers"] = centers.detach().cpu().clone()
-                frame["decoded"] = model.autoencoder.decode(centers).cpu()
+                frame["decoded"] = getattr(model, "decode", model.autoencoder.decode)(centers).cpu()
         self.runs[-1].append(frame)
 
     def wants(self, epoch: int, epochs: int) -> bool:

@@ -70,7 +70,7 @@ class Browser:
         self._mouse("mouseMoved", x, y)
 
     def click(self, x: float, y: float) -> None:
-        self.move_to(x, y)
+        """Where the pointer already is."""
         self._mouse("mousePressed", x, y, button="left", clickCount=1)
         self._mouse("mouseReleased", x, y, button="left", clickCount=1)
 

@@ -1,5 +1,7 @@
 """The report as people meet it: in a real browser, offline."""
 
+import time
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -94,15 +96,17 @@ def test_pointing_shows_the_row_and_choosing_it_its_explanation(browser, images)
     browser.open(path)
     shown = 0
     for i in (3, 60, 120):
-        browser.move_to(*place_of(browser, i))
+        place = place_of(browser, i)
+        browser.move_to(*place)
         browser.until("return !document.getElementById('tip').hidden")
+        time.sleep(0.3)  # plotly looks at most every twentieth of a second where the pointer is
         row = int(
             browser.run("return document.getElementById('tip').dataset.row")
         )  # of those in one place, the top one
         text = browser.run("return document.getElementById('tip').textContent")
         assert f"Row {row} · cluster {model.labels_[row]}" in text
         browser.until("return document.querySelector('#tip canvas').dataset.drawn === 'yes'")
-        browser.click(*place_of(browser, i))
+        browser.click(*place)
         browser.until(f"return document.getElementById('panel').dataset.row === '{row}'")
         said = browser.run("return document.getElementById('panel').textContent")
         explanation = model.explain(X[[row]])[0]

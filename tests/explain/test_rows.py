@@ -12,6 +12,7 @@ from torch import nn
 
 from diffclust import TELL, KMeansNet
 from diffclust.explain.gradients import integrated_gradients
+from diffclust.nn import ClusterLayer
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
@@ -42,8 +43,10 @@ def test_every_method_sums_to_its_margin(quick, blobs, network):
     z = model.transform(X).astype(float)
     order = np.argsort(-model.predict_proba(X), axis=1, kind="stable")
     assert len(explanations) == len(X)
+    linear = type(model.model_.clusters) is ClusterLayer
     for i, explanation in enumerate(explanations):
-        assert explanation.exact
+        assert explanation.exact == linear
+        assert explanation.contribution_error < 0.01
         assert explanation.contributions.sum() + explanation.bias == pytest.approx(explanation.margin, abs=1e-9)
         assert explanation.cluster == model.labels_[i] == order[i, 0]
         assert explanation.probability == pytest.approx(model.predict_proba(X[i : i + 1])[0].max(), abs=1e-6)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ..engine.data import CHUNK, Data
 from . import words
-from .rows import Subject, names_of
+from .rows import Subject, decoded_centers, names_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,7 +183,8 @@ def describe_cluster(
     centers = np.asarray(estimator.cluster_centers_, dtype=np.float64)
     away = np.sqrt(((centers - centers[j]) ** 2).sum(1))
     order = [i for i in np.argsort(away, kind="stable").tolist() if i != j]
-    decoded = estimator.inverse_transform(estimator.cluster_centers_) if has_decoder(estimator) else None
+    pictures = decoded_centers(estimator)
+    decoded = None if pictures is None else estimator.shape_.restore(pictures).numpy()
     difference = None
     if decoded is not None:
         others = np.delete(decoded, j, axis=0)
@@ -216,7 +217,3 @@ def describe_cluster(
         doubtful=doubtful,
         features=features,
     )
-
-
-def has_decoder(estimator: Any) -> bool:
-    return hasattr(getattr(estimator.model_, "autoencoder", None), "decode")

@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from ..engine.data import Data
-from ..nn.autoencoders import Identity
 
 LINEAR = 1e-9  # how far, relative to the largest logit, W z + b may be from the logits of z
 
@@ -27,11 +26,11 @@ class Logits:
     score: Callable[[Tensor], Tensor]
     probabilities: Callable[[Tensor], Tensor]
     linear: tuple[Tensor, Tensor] | None
-    of_inputs: bool  # z is the input itself, feature by feature
+    of_inputs: bool  # z is the input itself, feature by feature, perhaps brought to unit length
 
     @classmethod
     def of(cls, estimator: Any, data: Data) -> "Logits":
-        """Of a fitted estimator. Whether its logits are linear is tried on the data, not taken on trust."""
+        """Of a fitted estimator. What it is like is tried on the data, not taken on trust."""
         model = estimator.model_.to(data.device).eval()
         clusters: Any = getattr(model, "clusters", None)
         if hasattr(clusters, "logits"):
@@ -39,9 +38,9 @@ class Logits:
             def embed(x: Tensor) -> Tensor:
                 return model.embed(x).double()
 
-            linear = _read_linear(clusters.logits, data.map(embed, _some(data)))
-            of_inputs = isinstance(model.autoencoder, Identity)
-            return cls(embed, clusters.logits, estimator._probabilities, linear, of_inputs)
+            x, z = data.map(lambda x: x.double().flatten(1), _some(data)), data.map(embed, _some(data))
+            linear = _read_linear(clusters.logits, z)
+            return cls(embed, clusters.logits, estimator._probabilities, linear, _is_input(x, z))
         # No logits of an embedding: the log-probabilities of the samples themselves stand for them.
         shape = data.row_shape
 
@@ -78,3 +77,12 @@ def _read_linear(score: Callable[[Tensor], Tensor], z: Tensor) -> tuple[Tensor, 
     there = score(z)
     off = (z @ weight.T + bias - there).abs().max()
     return (weight, bias) if bool(off <= LINEAR * (1 + there.abs().max())) else None
+
+
+def _is_input(x: Tensor, z: Tensor) -> bool:
+    """Whether each z is its x, or x / |x|."""
+    if x.shape != z.shape:
+        return False
+    lengths = x.norm(dim=1, keepdim=True), z.norm(dim=1, keepdim=True)
+    off = (x * lengths[1] - z * lengths[0]).abs().max()
+    return bool(off <= 1e-5 * (lengths[0] * lengths[1]).max())

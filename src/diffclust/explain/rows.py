@@ -17,6 +17,7 @@ from . import words
 from .gradients import Attribution, integrated_gradients
 from .logits import Logits
 
+CAREFUL = 0.05  # a completeness error worth a word
 Baseline = Literal["auto", "runner-up", "zero"] | np.ndarray
 
 
@@ -80,6 +81,8 @@ class RowExplanation:
         )  # fmt: skip
         if self.attributions is not None and self.feature_names is not None:
             parts.append(f"Of the input, what counts most is {words.weighted(self.top(5))}.")
+        if self.completeness_error is not None and self.completeness_error > CAREFUL:
+            parts.append(f"The attributions miss {100 * self.completeness_error:.0f} %: take them with care.")
         return " ".join(parts)
 
     def __str__(self) -> str:
@@ -201,13 +204,9 @@ class Subject:
         if isinstance(wish, str):
             if wish not in ("auto", "runner-up", "zero"):
                 raise ValueError(f"baseline={wish!r} should be 'auto', 'runner-up', 'zero' or one row as an array.")
-            network = getattr(self.estimator.model_, "autoencoder", None)
             sparse = isinstance(self.given.rows, SparseRows)
-            if wish == "zero" or network is None or (wish == "auto" and sparse):
-                return torch.zeros(len(rival), *shape, device=device)
-            with torch.no_grad():
-                decoded = network.decode(torch.as_tensor(self.estimator.cluster_centers_, device=device))
-            return decoded[rival]
+            decoded = None if wish == "zero" or (wish == "auto" and sparse) else decoded_centers(self.estimator)
+            return torch.zeros(len(rival), *shape, device=device) if decoded is None else decoded.to(device)[rival]
         row = torch.as_tensor(np.asarray(wish, dtype=np.float32), device=device)
         wanted = tuple(self.given.shape.restore(torch.empty(1, *shape)).shape[1:])
         if tuple(row.shape) != wanted:
@@ -215,6 +214,14 @@ class Subject:
         if not row.isfinite().all():
             raise ValueError("baseline contains NaN or infinity.")
         return (self.given.shape.arrange(row[None]) / self.data.rows.divisor).expand(len(rival), *shape)
+
+
+def decoded_centers(estimator: Any) -> Tensor | None:
+    """What each cluster looks like, (k, *row_shape); None for a model that cannot say."""
+    if not hasattr(getattr(estimator.model_, "autoencoder", None), "decode"):
+        return None
+    decoded = np.asarray(estimator.inverse_transform(estimator.cluster_centers_))
+    return estimator.shape_.arrange(torch.from_numpy(decoded))
 
 
 def names_of(estimator: Any, given: Sequence[str] | None) -> list[str] | None:

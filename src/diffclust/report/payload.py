@@ -14,9 +14,9 @@ import torch
 from .. import __version__, metrics
 from ..callbacks import TrainingRecord
 from ..engine.data import SparseRows
-from ..explain.clusters import Census, describe_cluster, has_decoder
+from ..explain.clusters import Census, describe_cluster
 from ..explain.model import explain_model
-from ..explain.rows import Explanations, Subject, explain_subject
+from ..explain.rows import Explanations, Subject, decoded_centers, explain_subject
 from ..explain.words import listing, plain
 from ..pictures import displayable
 from .layout import Layout, follow, spread_out
@@ -215,7 +215,7 @@ def pictures(material: Material) -> dict[str, Any]:
         found["heat"] = heat_sprite(heat, HEAT)
     centers = decoded_centers(material.estimator)
     if centers is not None:
-        found["centers"] = sprite(displayable(centers, low, high), CENTERS)
+        found["centers"] = sprite(displayable(centers.numpy(), low, high), CENTERS)
     return found
 
 
@@ -223,14 +223,6 @@ def value_range(samples: np.ndarray) -> tuple[float, float]:
     """What is black and what is white."""
     low, high = float(samples.min()), float(samples.max())
     return (0.0, 1.0) if low >= 0 and high <= 1 else (low, high)
-
-
-def decoded_centers(estimator: Any) -> np.ndarray | None:
-    """(k, c, h, w), as the network has them."""
-    if not has_decoder(estimator):
-        return None
-    decoded = torch.from_numpy(np.asarray(estimator.inverse_transform(estimator.cluster_centers_)))
-    return estimator.shape_.arrange(decoded).numpy()
 
 
 def card(material: Material, j: int) -> dict[str, Any]:
