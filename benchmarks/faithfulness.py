@@ -1,11 +1,10 @@
-"""Are the explanations true to the model? Deletion: remove the features an explanation names first, and see how soon the
-row leaves its cluster, beside removal in random order and by mere distance from the mean.
+"""Are the explanations true to the model? Remove what they name first: how soon does a row leave its cluster?
 
     DIFFCLUST_DATA=... python benchmarks/faithfulness.py [--data digits,usps] [--seeds 5] [--device cuda]
 
 A removed feature takes the mean of its column over all rows (texts: zero), whatever baseline the explanation used.
-Orders: "attribution" (largest first, signed: what speaks for the cluster), "distance" (|x - mean|, knows nothing of the
-model), "random" (mean of five orders). A run that is in the CSV is not repeated. Labels are not used.
+Orders of removal: "attribution" (what speaks most for the cluster first), "distance" (|x - mean|, which knows nothing of
+the model), "random" (mean of five orders). A run that is in the CSV is not repeated. Labels are not used.
 """
 
 import argparse
@@ -37,9 +36,9 @@ PLAN: list[tuple[str, int, dict[str, object]]] = [
     ("20newsgroups", 20, {}),
 ]
 FIELDS = [
-    "data", "settings", "seed", "order", "rows", "features", "stay_auc", "share_to_flip", "flipped_at_5", "flipped_at_10",
-    "flipped_at_20", "completeness_mean", "completeness_max", "fit_seconds", "explain_seconds", "device", "diffclust",
-    "torch",
+    "data", "settings", "seed", "order", "rows", "features", "stay_auc", "share_to_flip", "flipped_at_5",
+    "flipped_at_10", "flipped_at_20", "completeness_mean", "completeness_max", "fit_seconds",
+    "explain_seconds", "device", "diffclust", "torch",
 ]  # fmt: skip
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from .methods import METHODS, TRANSDUCTIVE
 
 if TYPE_CHECKING:
-    from . import callbacks, datasets, metrics, nn
+    from . import callbacks, datasets, metrics, nn, plot
     from .methods.ae_kmeans import AEKMeans
     from .methods.dcn import DCN
     from .methods.dec import DEC, IDEC
@@ -35,12 +35,13 @@ __all__ = [
     "load",
     "metrics",
     "nn",
+    "plot",
 ]
 
 
 def __getattr__(name: str) -> Any:
     """Public names are loaded at first use, so that the command answers before torch is there."""
-    if name in ("callbacks", "datasets", "metrics", "nn"):
+    if name in ("callbacks", "datasets", "metrics", "nn", "plot"):
         return import_module(f".{name}", __name__)
     if name == "load":
         return import_module(".persistence", __name__).load

@@ -88,7 +88,7 @@ def explain_model(estimator: Any) -> ModelExplanation:
     if hasattr(clusters, "weight") and hasattr(clusters, "alpha"):
         weight = clusters.weight.detach().cpu().numpy() / (2 * clusters.alpha)
         gap = float(np.abs(weight - estimator.cluster_centers_).max())
-    beside = getattr(model, "figures", dict)()  # what a method records that it does not minimise
+    beside: dict[str, float] = getattr(model, "figures", dict)()  # what a method records that it does not minimise
     terms = {name: values for name, values in losses.get("clustering", {}).items() if name not in beside}
     change = _last_change(terms)
     found = estimator.diagnostics_
