@@ -3,8 +3,8 @@
     DIFFCLUST_DATA=... python benchmarks/faithfulness.py [--data digits,usps] [--seeds 5] [--device cuda]
 
 A removed feature takes the mean of its column over all rows (texts: zero), whatever baseline the explanation used.
-Orders of removal: "attribution" (what speaks most for the cluster first), "distance" (|x - mean|, which knows nothing of
-the model), "random" (mean of five orders). A run that is in the CSV is not repeated. Labels are not used.
+Orders of removal: "attribution" (what speaks most for the cluster first), "distance" (|x - mean|, which knows nothing
+of the model), "random" (mean of five orders). A run that is in the CSV is not repeated. Labels are not used.
 """
 
 import argparse

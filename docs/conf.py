@@ -25,7 +25,7 @@ project = "diffclust"
 copyright = "the diffclust developers"
 release = version = __version__
 extensions = ["myst_parser"]
-exclude_patterns = ["_build", "results.head.md"]
+exclude_patterns = ["_build", "results.head.md", "explain.head.md"]
 html_theme = "furo"
 html_title = "diffclust"
 html_static_path = ["_static"]
@@ -192,7 +192,32 @@ def papers_tables() -> str:
     return "\n\n".join(sections)
 
 
+def explain_page() -> str:
+    """How soon rows leave their cluster, by order of removal."""
+    rows = list(csv.DictReader((HERE.parent / "benchmarks/results/faithfulness.csv").open()))
+    groups = defaultdict(lambda: defaultdict(list))
+    for row in rows:
+        groups[row["data"], row["settings"]][row["order"]].append(row)
+    lines = [
+        "| data | network | seeds | removed until it leaves: attribution | distance | random | completeness error |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for (data, settings), orders in groups.items():
+        cells = []
+        for order in ("attribution", "distance", "random"):
+            values = [100 * float(row["share_to_flip"]) for row in orders[order]]
+            spread = f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else ""
+            cells.append(f"{statistics.mean(values):.1f}{spread} %")
+        own = orders["attribution"]
+        error = f"mean {100 * statistics.mean(float(row['completeness_mean']) for row in own):.2f} %, "
+        error += f"worst {100 * max(float(row['completeness_max']) for row in own):.2f} %"
+        kind = settings.removeprefix("network=") or "default"
+        lines.append(f"| {data} | {kind} | {len(own)} | {' | '.join(cells)} | {error} |")
+    return (HERE / "explain.head.md").read_text().replace("{{faithfulness}}", "\n".join(lines))
+
+
 (HERE / "methods").mkdir(exist_ok=True)
 for method in (*METHODS, *TRANSDUCTIVE):
     (HERE / "methods" / f"{method.name}.md").write_text(method_page(method))
 (HERE / "results.md").write_text(results_page())
+(HERE / "explain.md").write_text(explain_page())

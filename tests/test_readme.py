@@ -30,6 +30,9 @@ def test_readme_block(block):
         assert names["assignments"].shape == (500, 5)
         assert names["clusters"].weight.grad.abs().sum() > 0
         assert names["encoder"][0].weight.grad.abs().sum() > 0
+    elif "why" in names:
+        assert names["why"].cluster == names["model"].labels_[0]
+        assert Path("report.html").stat().st_size > 1e6
     else:
         assert names["pictures"].shape == (10, 8, 8)
         assert (names["same"].predict(names["X"]) == names["model"].labels_).all()
