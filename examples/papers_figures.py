@@ -21,10 +21,10 @@ settings = {"n_clusters": 10, "augment": None, "random_state": 0}
 record = TrainingRecord(frames=8)
 tell = TELL(**settings, pretrain_epochs=0, init="random", callbacks=[record]).fit(X.astype(np.float32))
 epochs = [frame["epoch"] for frame in record.of(tell)]
-theirs = [frame["decoded"][:, 0].numpy() for frame in record.of(tell)]
+together = [frame["decoded"][:, 0].numpy() for frame in record.of(tell)]
 
 # The autoencoder alone, with k-means on its embedding at the same epochs.
-ours = []
+apart = []
 
 
 def watch(progress):
@@ -33,14 +33,14 @@ def watch(progress):
     model = progress.model.model.eval()
     with torch.no_grad():
         z = progress.data.map(model.embed)
-        ours.append(model.autoencoder.decode(kmeans(z, 10).centers)[:, 0].cpu().numpy())
+        apart.append(model.autoencoder.decode(kmeans(z, 10).centers)[:, 0].cpu().numpy())
 
 
 TELL(**settings, pretrain_epochs=epochs[-1] + 1, epochs=0, callbacks=[watch]).fit(X.astype(np.float32))
 
-gap = np.ones_like(theirs[0][:1])
-rows = [np.concatenate([left, gap, right]) for left, right in zip(theirs, ours, strict=True)]
+gap = np.ones_like(together[0][:1])
+rows = [np.concatenate([left, gap, right]) for left, right in zip(together, apart, strict=True)]
 write_png(Path("centres_over_epochs.png"), sheet(rows, zoom=max(1, 40 // X.shape[1])))
 print(f"centres_over_epochs.png: epochs {[e + 1 for e in epochs]} from top to bottom; left TELL, right AE + k-means")
-plot.training(record, tell).write_html("training.html", include_plotlyjs=True)
+plot.training(record, tell).write_html("training.html", include_plotlyjs=True, auto_play=False)
 print("training.html: the embedding by t-SNE over the same epochs, with a slider; stars are the centres")
