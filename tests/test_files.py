@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from PIL import Image
 from sklearn.feature_extraction.text import TfidfVectorizer
 
-from diffclust.files import Words, read
+from diffclust.files import Words, captions, read
 
 TEXTS = ["From: a\nthe cat sat", "the dog\x85sat\x0cdown", "cats and dogs", "THE END cat"]
 
@@ -516,3 +516,16 @@ def test_imports_little():
         "print([m for m in ('torch', 'sklearn', 'pandas', 'pyarrow', 'PIL') if m in sys.modules])"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "[]"
+
+
+def test_captions(tmp_path):
+    """What rows are called, in the order in which they are read."""
+    write_lines(tmp_path / "t.jsonl", [{"text": "<b>a</b>"}, {"text": "b"}])
+    assert captions(tmp_path / "t.jsonl") == ["<b>a</b>", "b"]
+    folder = tmp_path / "images"
+    for name in ("cats/2.png", "cats/10.png", "dogs/1.png"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        picture(folder / name)
+    assert captions(folder) == ["cats/10.png", "cats/2.png", "dogs/1.png"]
+    assert list(read(folder).y) == [name.split("/")[0] for name in captions(folder)]
+    assert captions("digits") is None

@@ -103,9 +103,7 @@ class Census:
     @classmethod
     def of(cls, subject: Subject) -> "Census":
         data, logits = subject.data, subject.logits
-        z = data.map(logits.embed)
-        scores = data.map(lambda x: logits.score(logits.embed(x)))
-        p = data.map(lambda x: logits.probabilities(logits.embed(x)))
+        z, scores, p = logits.measure(data)
         k = scores.shape[1]
         best = scores.topk(min(2, k), dim=1)
         centers = torch.as_tensor(subject.estimator.cluster_centers_, dtype=z.dtype, device=z.device)

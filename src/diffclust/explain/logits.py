@@ -56,6 +56,20 @@ class Logits:
             of_inputs=True,
         )
 
+    def measure(self, data: Data) -> tuple[Tensor, Tensor, Tensor]:
+        """z (n, d), logits (n, k) and probabilities (n, k) of all rows, in one pass and in float64."""
+        widths: list[int] = []
+
+        def everything(x: Tensor) -> Tensor:
+            z = self.embed(x)
+            parts = [z, self.score(z), self.probabilities(z).double()]
+            widths[:] = [part.shape[1] for part in parts]
+            return torch.cat(parts, dim=1)
+
+        together = data.map(everything)
+        z, scores, p = together.split(widths, dim=1)
+        return z, scores, p
+
     def margin(self, z: Tensor, cluster: Tensor, rival: Tensor) -> Tensor:
         """s_j - s_l for each row: (b, d) -> (b,)"""
         scores = self.score(z)

@@ -87,9 +87,7 @@ def explain_pair(
     data, logits = subject.data, subject.logits
     if len(data) != 2:
         raise ValueError(f"a and b should be one row each; together they have {len(data)}.")
-    z = data.map(logits.embed)
-    scores = data.map(lambda x: logits.score(logits.embed(x)))
-    p = data.map(lambda x: logits.probabilities(logits.embed(x))).double()
+    z, scores, p = logits.measure(data)
     first, second = scores.argmax(1).tolist()
     together, k = first == second, scores.shape[1]
     if k == 1:

@@ -133,9 +133,7 @@ def explain_rows(
 
 def explain_subject(subject: "Subject", *, attributions: bool = True, baseline: Baseline = "auto") -> Explanations:
     data, logits = subject.data, subject.logits
-    z = data.map(logits.embed)
-    scores = data.map(lambda x: logits.score(logits.embed(x)))
-    p = data.map(lambda x: logits.probabilities(logits.embed(x))).double()
+    z, scores, p = logits.measure(data)
     k = scores.shape[1]
     cluster = scores.argmax(1)
     rival = scores.scatter(1, cluster[:, None], -torch.inf).argmax(1) if k > 1 else cluster

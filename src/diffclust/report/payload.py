@@ -253,7 +253,7 @@ def frames(material: Material, record: TrainingRecord | None, layout: Layout) ->
     last = next((f["centers"].numpy() for f in reversed(kept) if "centers" in f), material.estimator.cluster_centers_)
     for frame in kept:
         z = frame["embedding"].numpy()[watch]
-        # before there are centres, the means of what will be clusters hold their places on the map
+        # before there are centres, the last ones hold their places on the map, unseen
         centers = frame["centers"].numpy() if "centers" in frame else last
         clouds.append(np.concatenate([z, centers]) if centers.shape[1] == z.shape[1] else z)
     maps = follow(clouds, layout)
