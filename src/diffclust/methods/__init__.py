@@ -77,7 +77,7 @@ METHODS = (
         "SSCNet",
         "sscnet",
         "sparse subspace clustering, learnt: for planes rather than balls",
-        "Peng et al., SSCNet: sparse subspace clustering by differentiable programming",
+        "SSCNet: learning-based subspace clustering",
     ),
 )
 

@@ -1,7 +1,7 @@
 """SSCNet: sparse subspace clustering, learnt, so that it trains in batches and answers for new rows.
 
-Peng et al.: "SSCNet", sparse subspace clustering by unrolled L-ADMM, eigenvectors on the Stiefel manifold and
-self-labelling, with the misprints of its formulas mended.
+"SSCNet: learning-based subspace clustering": unrolled L-ADMM, eigenvectors by descent on the Stiefel manifold and
+self-labelling. The misprints of its formulas are mended here.
 
 (a) Sparse codes. A few blocks of L-ADMM (`nn.LADMMBlock`) write a sample by a dictionary: X ≈ A(Z), with
 
@@ -117,8 +117,8 @@ class SSCNetModel(ClusterModel):
         if n_blocks == "auto":  # other networks have batch norm, whose statistics are of samples and not of residuals
             n_blocks = 4 if isinstance(autoencoder, (RowDictionary, ConvDictionary)) else 1
         starts: dict[str, Any] = {"norm": "elements", "threshold": 0.01}
-        if self.homogeneous:  # the algorithm's own; its threshold comes with the atoms
-            starts = {"norm": "samples", "error_threshold": 1 / max(sparsity, 1e-3)}
+        if self.homogeneous:  # the algorithm's own for λ|Z|_1 + |E|; the first threshold comes with the atoms
+            starts = {"norm": "samples", "error_threshold": 1.0}
         self.blocks = nn.ModuleList(
             LADMMBlock(autoencoder.synthesise, autoencoder.analyse, (width,), shape, **starts)
             for _ in range(n_blocks if self.network_learns else 0)
@@ -179,7 +179,7 @@ class SSCNetModel(ClusterModel):
         rows = data.map(self.autoencoder.normalize, data.draw(self.autoencoder.embedding_dim))
         step = self.autoencoder.set_atoms(rows)
         for block in self.blocks:
-            nn.init.constant_(block.threshold, step)  # type: ignore[arg-type]
+            nn.init.constant_(block.threshold, self.sparsity * step)  # type: ignore[arg-type]
         self.placed.fill_(True)
 
     # ---- (b) the graph of a batch

@@ -6,7 +6,7 @@ G = 2 L Y, the skew matrix P = G Yᵀ - Y Gᵀ turns Y downhill along the Cayley
     Y(t) = Σ_i c_i (-tP)^i Y,    c = 1, 1, 1/2 (r = 2);  1, 1, 1/2, 1/8 (r = 3)
 
 is enough: YᵀY stays I up to t^2r. P is never formed: it has rank 2k, and a product with it costs O(n k²). `eigh`'s own
-gradient divides by differences of eigenvalues; here nothing does. (Peng et al., SSCNet, with its formulas mended.)
+gradient divides by differences of eigenvalues; here nothing does. (SSCNet, with its formulas mended.)
 """
 
 import math

@@ -10,8 +10,8 @@ One iteration of the linearised alternating direction method, with a multiplier 
     M ← M + β (A(Z) + E - X)                    multiplier
 
 A takes codes to data and A' data to codes. With A' = α Aᵀ, B1 = α, W1 = 1/β, B2 = λ/β and α < 1 / (β |AᵀA|), K blocks
-are K iterations and converge to the solution. Learnt (Xie et al., Differentiable Linearized ADMM, 2019; Peng et al.,
-SSCNet), a few blocks do. Samples are rows, (b, d), or images, (b, c, h, w); β, B1, W1 and B2 have one value a feature
+are K iterations and converge to the solution. Learnt (Xie et al., Differentiable Linearized ADMM, 2019; SSCNet), a few
+blocks do. Samples are rows, (b, d), or images, (b, c, h, w); β, B1, W1 and B2 have one value a feature
 or channel, so that any number of samples may come.
 """
 
