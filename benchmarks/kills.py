@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-IMPORT = 2.0  # seconds before a process has begun to train
+IMPORT = 2.0  # seconds in which no process has begun to train
 CASES = [
     ("TELL", {"network": "conv", "n_init": 2}),
     ("TELL", {"network": "dense", "n_init": 1, "augment": None}),
@@ -33,8 +33,8 @@ from sklearn.datasets import load_digits
 import diffclust
 method, settings, out, folder = sys.argv[1], json.loads(sys.argv[2]), sys.argv[3], sys.argv[4] or None
 torch.set_num_threads(1)
-X = load_digits().images[:600].astype("float32") / 16
-settings = {"pretrain_epochs": 6, "epochs": 8, "random_state": 0, "device": "cpu", **settings}
+X = load_digits().images[:300].astype("float32") / 16
+settings = {"pretrain_epochs": 5, "epochs": 6, "random_state": 0, "device": "cpu", **settings}
 model = getattr(diffclust, method)(10, **settings, checkpoint=folder, checkpoint_every=1).fit(X)
 np.save(out + ".part.npy", model.labels_)
 os.replace(out + ".part.npy", out)
@@ -75,13 +75,14 @@ def main() -> None:
             case = attempts % len(CASES)
             folder, out = Path(scratch) / f"checkpoint{attempts}", Path(scratch) / f"labels{attempts}.npy"
             attempts += 1
-            killed, done = 0, False
+            killed, rounds, done = 0, 0, False
             while not done:
-                patience = draw.uniform(IMPORT, lengths[case]) if killed < 3 else None
+                patience = draw.uniform(IMPORT, lengths[case]) if rounds < 3 else None
                 done, said = fit(case, out, str(folder), patience)
                 damaged += said.count("is damaged")
-                killed += not done
-            if killed:  # else it was faster than the moment drawn
+                rounds += 1
+                killed += not done and folder.exists()  # else it had not yet begun to train
+            if killed:
                 tested, kills = tested + 1, kills + killed
                 same += bool((np.load(out) == undisturbed[case]).all())
         print(f"{same} of {tested} fits, killed {kills} times in all, ended with identical labels")
