@@ -25,7 +25,7 @@ def draw(table: Table, records: Records, path: Path) -> bool:
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise ImportError(f'Figures need matplotlib: pip install "diffclust[plot]" ({error})') from error
+        raise ImportError(f'Figures need matplotlib: pip install "diffclust[report]" ({error})') from error
     if table.figure == "curves":
         figure = Figure(figsize=(4.2 * len(rows), 5.6), layout="constrained")
         axes: Any = figure.subplots(2, len(rows), sharex="col", squeeze=False)
