@@ -6,7 +6,11 @@ import pytest
 from diffclust import callbacks
 from diffclust.callbacks import StopWhenLabelsSettle
 
-pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+pytestmark = [
+    # turns of two steps; a target refreshed between steps; a decaying rate and drawn embeddings
+    pytest.mark.parametrize("method", ["TELL", "DEC", "VaDE"], indirect=True),
+    pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
+]
 
 
 @pytest.fixture

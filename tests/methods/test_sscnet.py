@@ -8,7 +8,7 @@ from sklearn.exceptions import ConvergenceWarning
 from diffclust import SSCNet
 from diffclust.baselines import BASELINES
 from diffclust.engine.data import Batch, Data, TensorRows
-from diffclust.engine.loop import train
+from diffclust.engine.lanes import train
 from diffclust.methods.sscnet import CALM, SparseCoding
 from diffclust.metrics import accuracy
 from diffclust.nn import ConvDictionary, DenseAutoencoder, Identity, RowDictionary
