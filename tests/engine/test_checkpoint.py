@@ -57,6 +57,8 @@ def test_any_state_comes_back_as_it_was():
 )
 @pytest.mark.parametrize("joint", [True, False])
 def test_a_killed_fit_ends_with_the_labels_it_would_have_had(method, quick, digits, tmp_path, moment, joint):
+    if method.__name__ not in ("TELL", "KMeansNet") and moment != (1, "clustering", 3):
+        pytest.skip("the engine's business, tried with two methods; the last moment needs all a method remembers")
     settings = {"pretrain_epochs": 4, "epochs": 5, "n_init": 2}
     if "joint" in method.__dataclass_fields__:
         settings["joint"] = joint
