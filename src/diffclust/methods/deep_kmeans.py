@@ -29,7 +29,8 @@ from ..engine.data import Batch, Data
 from ..engine.model import ClusterModel, Losses
 from ..estimator import hyperparameters
 from ..nn.autoencoders import Autoencoder
-from ..nn.cluster import ClusterLayer, Distance, DistanceLayer, Start
+from ..nn.cluster import ClusterLayer, DistanceLayer, Start
+from ..nn.ops import Distance
 from .autoencoder import AutoencoderClusterer, paper_settings
 
 Between = Literal["euclidean", "cosine"] | Callable[[Tensor, Tensor], Tensor]

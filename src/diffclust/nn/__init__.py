@@ -10,12 +10,29 @@ from .autoencoders import (
     RowDictionary,
 )
 from .cluster import ClusterLayer, DistanceLayer
+from .cross_metric import CrossMetricLayer
 from .eigenvectors import EigenvectorLayer, smallest_eigenvectors, top_singular_vectors
 from .graph import affinity, laplacian
 from .kmeans import KMeansResult, kmeans, kmeans_plus_plus, lloyd
 from .ladmm import LADMMBlock, LADMMState, shrink, shrink_samples
 from .mixture import GaussianMixture
-from .ops import hard, log_student_t, sharpen, softmax, sparsemax, squared_distances
+from .ops import (
+    cityblock,
+    correlation,
+    cosine,
+    euclidean,
+    hard,
+    jensen_shannon,
+    kl_divergence,
+    log_balance,
+    log_student_t,
+    sharpen,
+    softmax,
+    sparse_closeness,
+    sparsemax,
+    squared_distances,
+    squared_hellinger,
+)
 from .self_expression import SelfExpression, self_expression
 
 __all__ = [
@@ -23,6 +40,7 @@ __all__ = [
     "ClusterLayer",
     "ConvAutoencoder",
     "ConvDictionary",
+    "CrossMetricLayer",
     "DenseAutoencoder",
     "DistanceLayer",
     "EigenvectorLayer",
@@ -35,11 +53,18 @@ __all__ = [
     "RowDictionary",
     "SelfExpression",
     "affinity",
+    "cityblock",
+    "correlation",
+    "cosine",
+    "euclidean",
     "hard",
+    "jensen_shannon",
+    "kl_divergence",
     "kmeans",
     "kmeans_plus_plus",
     "laplacian",
     "lloyd",
+    "log_balance",
     "log_student_t",
     "self_expression",
     "sharpen",
@@ -47,7 +72,9 @@ __all__ = [
     "shrink_samples",
     "smallest_eigenvectors",
     "softmax",
+    "sparse_closeness",
     "sparsemax",
     "squared_distances",
+    "squared_hellinger",
     "top_singular_vectors",
 ]

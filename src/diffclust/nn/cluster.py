@@ -9,7 +9,6 @@ the layer into attention over centres.
 """
 
 import math
-from collections.abc import Callable
 from typing import Literal
 
 import torch
@@ -17,10 +16,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .kmeans import draw_proportional, kmeans, kmeans_plus_plus
-from .ops import ASSIGNMENTS, Assignment, squared_distances
+from .ops import ASSIGNMENTS, Assignment, Distance, squared_distances
 
 Start = Literal["random", "k-means++", "k-means"]
-Distance = Callable[[Tensor, Tensor], Tensor]
 
 
 class ClusterLayer(nn.Module):

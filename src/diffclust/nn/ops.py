@@ -1,4 +1,4 @@
-"""Pure tensor functions: distances and assignments."""
+"""Pure tensor functions: distances, assignments, and how far two assignments are apart."""
 
 from collections.abc import Callable
 
@@ -6,12 +6,56 @@ import torch
 from torch import Tensor
 
 Assignment = Callable[[Tensor], Tensor]  # logits (b, k) -> assignments (b, k), rows sum to 1
+Distance = Callable[[Tensor, Tensor], Tensor]  # rows (b, d), centres (k, d) -> (b, k)
+Divergence = Callable[[Tensor, Tensor], Tensor]  # two assignments (b, k) -> (b,)
+
+CLIP = 1e-7  # shares below it count as this much: Keras' bound
 
 
 def squared_distances(x: Tensor, centers: Tensor) -> Tensor:
     """|x_i - Ω_j|² = |x_i|² - (2 Ω_j·x_i - |Ω_j|²), never below zero: (b, d), (k, d) -> (b, k)."""
     logits = torch.addmm(-centers.square().sum(1), x, 2 * centers.T)
     return (x.square().sum(1, keepdim=True) - logits).clamp_min(0)
+
+
+def euclidean(x: Tensor, centers: Tensor) -> Tensor:
+    """|x_i - Ω_j|, from the differences themselves: exact for near rows, and without a gradient where it is zero."""
+    return torch.cdist(x, centers, compute_mode="donot_use_mm_for_euclid_dist")
+
+
+def cityblock(x: Tensor, centers: Tensor) -> Tensor:
+    """Σ_d |x_id - Ω_jd|."""
+    return torch.cdist(x, centers, p=1)
+
+
+def cosine(x: Tensor, centers: Tensor) -> Tensor:
+    """1 - cos(x_i, Ω_j), from 0 to 2. A row of zeros is at right angles to everything."""
+    return 1 - _directions(x, 0.0) @ _directions(centers, 0.0).T
+
+
+def correlation(x: Tensor, centers: Tensor) -> Tensor:
+    """1 - corr(x_i, Ω_j), each less its mean over coordinates. A row of equal values correlates with nothing."""
+    return 1 - _correlated(x) @ _correlated(centers).T
+
+
+def _correlated(x: Tensor) -> Tensor:
+    rounding = 4 * torch.finfo(x.dtype).eps * x.detach().abs().amax(1, keepdim=True) * x.shape[1] ** 0.5
+    return _directions(x - x.mean(1, keepdim=True), rounding)
+
+
+def _directions(x: Tensor, least: float | Tensor) -> Tensor:
+    """Rows at unit length; those no longer than `least` become zero, and carry no gradient."""
+    length = x.norm(dim=1, keepdim=True)
+    there = length > least
+    return torch.where(there, x / torch.where(there, length, 1), 0)
+
+
+METRICS: dict[str, Distance] = {
+    "euclidean": euclidean,
+    "cosine": cosine,
+    "correlation": correlation,
+    "cityblock": cityblock,
+}
 
 
 def hard(logits: Tensor) -> Tensor:
@@ -26,6 +70,48 @@ def softmax(logits: Tensor, temperature: float = 1.0) -> Tensor:
 def log_student_t(distances: Tensor) -> Tensor:
     """log q of squared distances (b, k): q_ij = (1 + d_ij)^-1 / Σ_j (1 + d_ij)^-1, heavy-tailed (DEC, eq. 1)."""
     return torch.log_softmax(-torch.log1p(distances.clamp_min(0)), dim=1)
+
+
+def sparse_closeness(distances: Tensor) -> Tensor:
+    """q_ij = max(0, u_i - d_ij), u_i = mean_j d_ij: by how much a centre is nearer than the average one."""
+    return (distances.mean(1, keepdim=True) - distances).clamp_min(0)
+
+
+def log_balance(q: Tensor, frequency: Tensor, power: float = 2.0) -> Tensor:
+    """log p of p_ij = (q_ij^r / f_j) / Σ_j (q_ij^r / f_j): near clusters count more, frequent ones less.
+
+    The scale of f is free. Where q is zero so is p, up to rounding; a row of zeros shares itself out by 1 / f.
+    Neither has a gradient.
+    """
+    tiny = torch.finfo(q.dtype).tiny
+    f = frequency.clamp_min(tiny)
+    f = torch.maximum(f, 1e-7 * f.mean())  # a cluster that nobody is near stays without rows
+    return torch.log_softmax(power * q.clamp_min(tiny).log() - f.log(), dim=1)
+
+
+def kl_divergence(p: Tensor, q: Tensor) -> Tensor:
+    """KL(p ‖ q) = Σ_j p_j log(p_j / q_j) of each row, shares clipped from below as in Keras: q may have zeros."""
+    p, q = p.clamp_min(CLIP), q.clamp_min(CLIP)
+    return (p * (p.log() - q.log())).sum(1)
+
+
+def jensen_shannon(p: Tensor, q: Tensor) -> Tensor:
+    """(KL(p ‖ m) + KL(q ‖ m)) / 2, m = (p + q) / 2: at most log 2."""
+    p, q = p.clamp_min(CLIP), q.clamp_min(CLIP)
+    m = (p + q) / 2
+    return (kl_divergence(p, m) + kl_divergence(q, m)) / 2
+
+
+def squared_hellinger(p: Tensor, q: Tensor) -> Tensor:
+    """Σ_j (√p_j - √q_j)² / 2: at most 1."""
+    return (p.clamp_min(CLIP).sqrt() - q.clamp_min(CLIP).sqrt()).square().sum(1) / 2
+
+
+DIVERGENCES: dict[str, Divergence] = {
+    "kl": kl_divergence,
+    "jensen-shannon": jensen_shannon,
+    "hellinger": squared_hellinger,
+}
 
 
 def sharpen(q: Tensor, frequency: Tensor) -> Tensor:

@@ -1,0 +1,130 @@
+"""A cluster layer that assigns rows by several distances; its loss is how far the assignments are apart."""
+
+from collections.abc import Sequence
+from itertools import combinations
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from .cluster import ClusterLayer
+from .ops import DIVERGENCES, METRICS, euclidean, log_balance, log_student_t, sparse_closeness, squared_distances
+
+Side = Literal["prediction", "target"]
+
+
+class CrossMetricLayer(ClusterLayer):
+    """Rows (b, d) -> P₁ or P₂ (b, k).
+
+    Every assignment is a closeness Q, sharpened and evened out by the clusters' frequencies:
+
+        P_ij = (Q_ij^r / f_j) / Σ_j' (Q_ij'^r / f_j'),   f_j = Σ_i Q_ij
+
+    The prediction P₁ is sparse, Q_ij = max(0, mean_j' z_ij' - z_ij) of Euclidean distances z. The targets P₂, ..., one
+    for each of `metrics`, are dense: Q_ij ∝ 1 / (1 + z_ij²).
+
+    metrics: "euclidean", "cosine", "correlation", "cityblock": one or more of them.
+    power: r.
+    divergence: D, "kl", "jensen-shannon" or "hellinger" (squared). The loss of a row is the sum of D(P_t ‖ P_s) over
+        all pairs s < t.
+    detach: "none", or the side of every pair that is taken as it is: "target" (P_t) or "prediction" (P_s).
+    answer: whose assignment the layer gives: of the "prediction" or of the first "target".
+
+    Angles, which "cosine" and "correlation" are about, are seen from `origin`: zero, until `look_from` moves it.
+    The loss has the frequencies of the rows it is given. Answers have those that `count` last kept, so that a row's
+    does not depend on the others.
+    """
+
+    frequencies: Tensor  # mean_i Q_ij of each assignment over all rows (1 + metrics, k)
+    origin: Tensor  # (d,)
+    temperature = 1.0  # probabilities are P itself
+
+    def __init__(
+        self,
+        n_clusters: int,
+        embedding_dim: int,
+        metrics: Sequence[str] = ("euclidean",),
+        *,
+        power: float = 2.0,
+        divergence: str = "kl",
+        detach: Literal["none"] | Side = "none",
+        answer: Side = "prediction",
+    ) -> None:
+        # with α = 1/2 the weights W = 2αΩ are the centres themselves
+        super().__init__(n_clusters, embedding_dim, alpha=0.5)
+        if "correlation" in metrics and embedding_dim < 3:
+            raise ValueError(
+                f"embedding_dim={embedding_dim}: metric='correlation' needs 3 or more, as of two numbers it is 1 or -1."
+            )
+        self.metrics, self.power, self.detach, self.answer = tuple(metrics), power, detach, answer
+        self.divergence = DIVERGENCES[divergence]
+        self.register_buffer("frequencies", torch.ones(1 + len(self.metrics), n_clusters))
+        self.register_buffer("origin", torch.zeros(embedding_dim))
+
+    # ---- the assignments
+
+    def closeness(self, z: Tensor) -> list[Tensor]:
+        """Q of the prediction, then of each target: (b, d) -> (b, k) each."""
+        dtype = torch.promote_types(z.dtype, self.weight.dtype)
+        z, centers = z.to(dtype), self.centers.to(dtype)
+        with torch.autocast(z.device.type, enabled=False):  # distances are differences: no room for bf16
+            z, centers = z - self.origin, centers - self.origin
+            targets = [log_student_t(METRICS[metric](z, centers).square()).exp() for metric in self.metrics]
+            return [sparse_closeness(euclidean(z, centers)), *targets]
+
+    def assignments(self, z: Tensor, frequencies: Tensor | None = None) -> list[Tensor]:
+        """P₁, P₂, ...; by the frequencies of these rows, unless others are given."""
+        closeness = self.closeness(z)
+        each = [q.sum(0) for q in closeness] if frequencies is None else frequencies.to(closeness[0].dtype).unbind()
+        return [log_balance(q, f, self.power).exp() for q, f in zip(closeness, each, strict=True)]
+
+    @torch.no_grad()
+    def count(self, closeness: Tensor) -> None:
+        """Keep the frequencies of all rows, from their Q: (n, 1 + metrics, k)."""
+        self.frequencies.copy_(closeness.double().mean(0))
+
+    @torch.no_grad()
+    def look_from(self, z: Tensor) -> None:
+        """See angles from the mean of these rows."""
+        self.origin.copy_(z.mean(0))
+
+    # ---- answers
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.assignments(x, self.frequencies)[self.answer == "target"]
+
+    def logits(self, z: Tensor) -> Tensor:
+        """As ordered as P is. For P₁: (mean_j' z_ij' - z_ij) / f_j^(1/r), which goes on where P₁ is zero."""
+        if self.answer == "target":
+            return log_balance(self.closeness(z)[1], self.frequencies[1].to(z.dtype), self.power)
+        dtype = torch.promote_types(z.dtype, self.weight.dtype)
+        distances = euclidean(z.to(dtype), self.centers.to(dtype))
+        f = self.frequencies[0].to(dtype)
+        f = (f / f.mean().clamp_min(torch.finfo(dtype).tiny)).clamp_min(1e-7)
+        return (distances.mean(1, keepdim=True) - distances) / f ** (1 / self.power)
+
+    def distances(self, z: Tensor) -> Tensor:
+        """|z_i - Ω_j|², whatever the metrics."""
+        dtype = torch.promote_types(z.dtype, self.weight.dtype)
+        return squared_distances(z.to(dtype), self.centers.to(dtype))
+
+    # ---- the loss
+
+    def losses(self, z: Tensor) -> Tensor:
+        """Of each row, by the frequencies kept: (b, d) -> (b,)."""
+        return self.discrepancy(self.assignments(z, self.frequencies))
+
+    def loss(self, x: Tensor) -> Tensor:
+        """Mean over the rows, by their own frequencies."""
+        return self.discrepancy(self.assignments(x)).mean()
+
+    def discrepancy(self, assignments: Sequence[Tensor]) -> Tensor:
+        """Σ_s<t D(P_t ‖ P_s) of each row: (b,)."""
+        terms = []
+        for prediction, target in combinations(assignments, 2):
+            if self.detach == "target":
+                target = target.detach()
+            elif self.detach == "prediction":
+                prediction = prediction.detach()
+            terms.append(self.divergence(target, prediction))
+        return torch.stack(terms).sum(0)

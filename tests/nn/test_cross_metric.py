@@ -1,0 +1,263 @@
+"""The four distances, the two kinds of assignment, the divergences, and the layer made of them."""
+
+import math
+
+import pytest
+import torch
+from scipy.spatial.distance import cdist, jensenshannon
+from scipy.stats import entropy
+from torch.autograd import gradcheck
+
+from diffclust.nn import (
+    CrossMetricLayer,
+    cityblock,
+    jensen_shannon,
+    kl_divergence,
+    log_balance,
+    sharpen,
+    sparse_closeness,
+    squared_hellinger,
+)
+from diffclust.nn.ops import DIVERGENCES, METRICS, correlation, cosine, euclidean
+
+ALL = tuple(METRICS)
+
+
+def rows(*shape):
+    return torch.randn(*shape, dtype=torch.float64)
+
+
+def simplex(b, k):
+    return torch.softmax(rows(b, k), dim=1)
+
+
+# ---- distances
+
+
+@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+def test_distances_are_scipys(name, scale):
+    x, centers = scale * (rows(20, 7) + 3), scale * (rows(4, 7) + 3)
+    expected = torch.from_numpy(cdist(x.numpy(), centers.numpy(), name))
+    torch.testing.assert_close(METRICS[name](x, centers), expected, rtol=1e-9, atol=1e-9 * scale)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_distances_pass_gradcheck(name):
+    x, centers = rows(5, 4).requires_grad_(), rows(3, 4).requires_grad_()
+    assert gradcheck(METRICS[name], (x, centers))
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_rows_that_point_nowhere_have_finite_distances_and_gradients(name):
+    x = torch.tensor([[0.0, 0, 0, 0], [0.1, 0.1, 0.1, 0.1], [1, 2, 3, 4]], requires_grad=True)
+    centers = torch.tensor([[0.0, 0, 0, 0], [1, 2, 3, 4]], requires_grad=True)
+    distances = METRICS[name](x, centers)
+    distances.sum().backward()
+    assert distances.isfinite().all()
+    assert x.grad.isfinite().all()
+    assert centers.grad.isfinite().all()
+
+
+def test_a_constant_row_has_no_correlation_but_a_direction():
+    x, centers = torch.full((1, 10), 0.1), torch.randn(3, 10)
+    assert correlation(x, centers).tolist() == [[1, 1, 1]]
+    assert (cosine(x, centers) != 1).all()
+
+
+def test_a_shift_of_all_coordinates_changes_all_but_the_correlation():
+    x, centers = rows(6, 5), rows(3, 5)
+    torch.testing.assert_close(correlation(x + 7, centers + 2), correlation(x, centers))
+    torch.testing.assert_close(cosine(3 * x, 2 * centers), cosine(x, centers))
+    torch.testing.assert_close(cityblock(x + 7, centers + 7), cityblock(x, centers))
+    torch.testing.assert_close(euclidean(x + 7, centers + 7), euclidean(x, centers))
+
+
+# ---- assignments, by hand
+
+
+def test_q_and_p_of_the_sparse_assignment_by_hand():
+    """Distances 1, 2, 6 and 4, 1, 1: means 3 and 2; Q = (2, 1, 0), (0, 1, 1); f = 2, 2, 1."""
+    q = sparse_closeness(torch.tensor([[1.0, 2, 6], [4, 1, 1]], dtype=torch.float64))
+    assert q.tolist() == [[2, 1, 0], [0, 1, 1]]
+    p = log_balance(q, q.sum(0)).exp()
+    # Q²/f = (2, 1/2, 0), (0, 1/2, 1)
+    expected = torch.tensor([[4 / 5, 1 / 5, 0], [0, 1 / 3, 2 / 3]], dtype=torch.float64)
+    torch.testing.assert_close(p, expected, rtol=1e-12, atol=1e-12)
+    linear = log_balance(q, q.sum(0), power=1.0).exp()  # Q/f = (1, 1/2, 0), (0, 1/2, 1)
+    expected = torch.tensor([[2 / 3, 1 / 3, 0], [0, 1 / 3, 2 / 3]], dtype=torch.float64)
+    torch.testing.assert_close(linear, expected, rtol=1e-12, atol=1e-12)
+
+
+def test_q_and_p_of_a_dense_assignment_by_hand():
+    """Centres at right angles, a row on the first and one between: cosine distances (0, 1) and (c, c)."""
+    layer = CrossMetricLayer(2, 2, ["cosine"]).double()
+    layer.set_centers(torch.tensor([[2.0, 0], [0, 3]]))
+    z = torch.tensor([[5.0, 0], [1, 1]], dtype=torch.float64)
+    q = layer.closeness(z)[1]
+    expected = torch.tensor([[2 / 3, 1 / 3], [1 / 2, 1 / 2]], dtype=torch.float64)
+    torch.testing.assert_close(q, expected)
+    # f = 7/6, 5/6; Q²/f = (8/21, 2/15), (3/14, 3/10)
+    expected = torch.tensor([[20 / 27, 7 / 27], [5 / 12, 7 / 12]], dtype=torch.float64)
+    torch.testing.assert_close(layer.assignments(z)[1], expected)
+
+
+@pytest.mark.parametrize("metric", ALL)
+def test_assignments_by_loops(metric):
+    layer = CrossMetricLayer(3, 5, [metric]).double()
+    z, centers = rows(8, 5), layer.centers.detach().numpy()
+    sparse, dense = [], []
+    for near, other in zip(cdist(z.numpy(), centers), cdist(z.numpy(), centers, metric), strict=True):
+        u = sum(near) / 3
+        sparse.append([max(0.0, u - d) for d in near])
+        kernel = [1 / (1 + d * d) for d in other]
+        dense.append([value / sum(kernel) for value in kernel])
+    for q, p in zip((sparse, dense), layer.assignments(z), strict=True):
+        f = [sum(row[j] for row in q) for j in range(3)]
+        for row, found in zip(q, p, strict=True):
+            weight = [row[j] ** 2 / f[j] for j in range(3)]
+            assert found.tolist() == pytest.approx([w / sum(weight) for w in weight], abs=1e-12)
+
+
+def test_the_euclidean_target_is_decs():
+    layer = CrossMetricLayer(4, 3).double()
+    q = layer.closeness(rows(9, 3))[1]
+    torch.testing.assert_close(log_balance(q, q.sum(0)).exp(), sharpen(q, q.sum(0)))
+
+
+@pytest.mark.parametrize("k", [1, 2, 5])
+@pytest.mark.parametrize("metric", ALL)
+def test_ties_zeros_and_outliers_are_survived(k, metric):
+    layer = CrossMetricLayer(k, 4, [metric])
+    layer.set_centers(torch.randn(k, 4))
+    z = torch.randn(12, 4)
+    z[0] = 0
+    z[1] = layer.centers[0].detach()
+    z[2] = 1e8
+    layer.weight.data[-1] = layer.weight.data[0]  # with k = 2: every row is tied
+    z.requires_grad_()
+    for p in layer.assignments(z):
+        assert torch.allclose(p.sum(1), torch.ones(12), atol=1e-5)
+    layer.loss(z).backward()
+    assert z.grad.isfinite().all()
+    assert layer.weight.grad.isfinite().all()
+
+
+def test_a_centre_nobody_is_near_gets_no_rows():
+    for power in (1.0, 2.0):
+        layer = CrossMetricLayer(3, 2, power=power)
+        layer.set_centers(torch.tensor([[0.0, 0], [1, 0], [1000, 1000]]))
+        sparse = layer.assignments(torch.rand(50, 2))[0]
+        assert sparse[:, 2].max() < 1e-12
+        assert sparse.isfinite().all()
+
+
+# ---- divergences
+
+
+def test_divergences_are_scipys():
+    p, q = simplex(6, 4), simplex(6, 4)
+    torch.testing.assert_close(kl_divergence(p, q), torch.from_numpy(entropy(p.numpy(), q.numpy(), axis=1)))
+    torch.testing.assert_close(
+        jensen_shannon(p, q), torch.from_numpy(jensenshannon(p.numpy(), q.numpy(), axis=1)).square()
+    )
+    torch.testing.assert_close(squared_hellinger(p, q), 1 - (p * q).sqrt().sum(1))
+
+
+@pytest.mark.parametrize("name", DIVERGENCES)
+def test_a_divergence_is_zero_for_equals_alone(name):
+    p = simplex(5, 4)
+    p[0] = torch.tensor([1.0, 0, 0, 0])
+    assert DIVERGENCES[name](p, p).abs().max() == 0
+    other = 0.9 * p + 0.1 * p.roll(1, dims=1)
+    assert DIVERGENCES[name](p, other).min() > 1e-5
+
+
+@pytest.mark.parametrize("name", DIVERGENCES)
+def test_shares_of_zero_are_clipped(name):
+    p = torch.tensor([[0.5, 0.5, 0.0]], dtype=torch.float64, requires_grad=True)
+    q = torch.tensor([[1.0, 0.0, 0.0]], dtype=torch.float64, requires_grad=True)
+    value = DIVERGENCES[name](p, q)
+    value.sum().backward()
+    assert value.isfinite().all()
+    assert p.grad.isfinite().all()
+    assert q.grad[0, 1] == 0  # a clipped share does not learn
+    if name == "kl":
+        assert value.item() == pytest.approx(math.log(0.5) / 2 + math.log(0.5 / 1e-7) / 2, rel=1e-6)
+
+
+# ---- the layer
+
+
+def test_with_one_metric_the_loss_is_the_divergence_of_target_from_prediction():
+    layer = CrossMetricLayer(3, 4, ["cosine"]).double()
+    z = rows(7, 4)
+    prediction, target = layer.assignments(z)
+    torch.testing.assert_close(layer.loss(z), kl_divergence(target, prediction).mean())
+    assert layer.discrepancy([target, target]).abs().max() == 0
+
+
+def test_with_several_metrics_the_loss_sums_over_pairs():
+    layer = CrossMetricLayer(3, 4, ["cosine", "cityblock"], divergence="jensen-shannon").double()
+    z = rows(7, 4)
+    p1, p2, p3 = layer.assignments(z)
+    expected = jensen_shannon(p2, p1) + jensen_shannon(p3, p1) + jensen_shannon(p3, p2)
+    torch.testing.assert_close(layer.discrepancy([p1, p2, p3]), expected)
+
+
+@pytest.mark.parametrize("detach", ["none", "target", "prediction"])
+def test_gradients_go_where_they_are_let(detach):
+    layer = CrossMetricLayer(3, 4, ["cosine"], detach=detach)
+    p = [torch.full((2, 3), 1 / 3, requires_grad=True), torch.softmax(torch.randn(2, 3), 1).requires_grad_()]
+    layer.discrepancy(p).sum().backward()
+    assert (p[0].grad is None) == (detach == "prediction")
+    assert (p[1].grad is None) == (detach == "target")
+
+
+@pytest.mark.parametrize("metric", ALL)
+@pytest.mark.parametrize("divergence", DIVERGENCES)
+def test_the_loss_passes_gradcheck(metric, divergence):
+    layer = CrossMetricLayer(3, 4, [metric], divergence=divergence).double()
+    z = rows(6, 4).requires_grad_()
+    assert gradcheck(layer.loss, z)
+
+
+def test_an_answer_has_the_frequencies_kept_and_not_those_of_its_company():
+    layer = CrossMetricLayer(3, 4, ["cosine"]).double()
+    z = rows(30, 4)
+    layer.count(torch.stack(layer.closeness(z), dim=1))
+    together = layer(z)
+    torch.testing.assert_close(layer(z[:1]), together[:1])
+    for kept, q in zip(layer.frequencies, layer.closeness(z), strict=True):
+        torch.testing.assert_close(kept, q.detach().mean(0))
+    torch.testing.assert_close(together, layer.assignments(z)[0])
+
+
+@pytest.mark.parametrize("answer", ["prediction", "target"])
+@pytest.mark.parametrize("power", [1.0, 2.0, 3.5])
+def test_logits_are_ordered_as_the_assignment(answer, power):
+    layer = CrossMetricLayer(5, 4, ["correlation"], power=power, answer=answer).double()
+    z = rows(200, 4)
+    layer.count(torch.stack(layer.closeness(z), dim=1))
+    p, logits = layer(z), layer.logits(z)
+    assert (p.argmax(1) == logits.argmax(1)).all()
+    if answer == "target":
+        torch.testing.assert_close(torch.softmax(logits, dim=1), p)
+
+
+def test_angles_are_seen_from_the_origin():
+    layer = CrossMetricLayer(3, 4, ["cosine", "correlation", "euclidean", "cityblock"]).double()
+    layer.set_centers(rows(3, 4))
+    z, shift = rows(8, 4), torch.tensor([5.0, -3, 2, 9], dtype=torch.float64)
+    before = layer.closeness(z)
+    layer.set_centers(layer.centers + shift)
+    layer.origin.copy_(shift)
+    for here, there in zip(before, layer.closeness(z + shift), strict=True):
+        torch.testing.assert_close(here, there)
+    layer.look_from(z + 3)
+    torch.testing.assert_close(layer.origin, (z + 3).mean(0))
+
+
+def test_correlation_of_two_numbers_is_refused():
+    with pytest.raises(ValueError, match="embedding_dim=2: metric='correlation' needs 3"):
+        CrossMetricLayer(3, 2, ["correlation"])
