@@ -54,7 +54,7 @@ def losses(method, images, counted, *, captured, **settings):
 
 
 @pytest.mark.parametrize("network", ["conv", "dense"])
-@pytest.mark.parametrize("optimizer", ["adadelta", "adagrad", "adam", "adamw", "rmsprop", "sgd"])
+@pytest.mark.parametrize("optimizer", ["adadelta", "adagrad", "adam", "adamw", "momentum", "rmsprop", "sgd"])
 def test_losses_agree_over_sixty_steps(method, images, counted, network, optimizer, exact):
     lr = OPTIMIZERS[optimizer][1] / 10  # small steps, so that last bits stay last bits
     settings = {"network": network, "optimizer": optimizer, "repair": False, "lr": lr}

@@ -1,6 +1,7 @@
 """The optimisers by name, with the learning rate each is usually run at."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -62,11 +63,12 @@ class Adadelta(torch.optim.Adadelta):
         return [part.as_strided(p.shape, p.stride(), part.storage_offset()) for part, p in parts]
 
 
-OPTIMIZERS: dict[str, tuple[type[Optimizer], float]] = {
+OPTIMIZERS: dict[str, tuple[Callable[..., Optimizer], float]] = {
     "adadelta": (Adadelta, 1.0),
     "adagrad": (torch.optim.Adagrad, 1e-2),
     "adam": (torch.optim.Adam, 1e-3),
     "adamw": (torch.optim.AdamW, 1e-3),
+    "momentum": (partial(torch.optim.SGD, momentum=0.9), 1e-2),
     "rmsprop": (torch.optim.RMSprop, 1e-3),
     "sgd": (torch.optim.SGD, 1e-1),
 }
@@ -81,4 +83,4 @@ def make_optimizer(model: Trainable, wish: str | Callable[..., Optimizer], lr: f
         return wish(parameters)
     kind, usual = OPTIMIZERS[wish]
     fused: dict[str, Any] = {"fused": True} if wish in ("adam", "adamw") else {}
-    return kind(parameters, lr=usual if lr is None else lr, **fused)  # type: ignore[call-arg]
+    return kind(parameters, lr=usual if lr is None else lr, **fused)
