@@ -277,8 +277,8 @@ def training(
         model.report("interrupted", f"Stopped by the user in epoch {len(history)} of {epochs} of {phase}.")
     if not last_good.is_finite():
         last_good.restore(phase, len(history))
-    model.after_training(data)
     model.eval()
     if history:
         settle_batch_norm(model, data)
+    model.after_training(data)
     return history
