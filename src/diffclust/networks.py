@@ -1,7 +1,7 @@
 """From the look of the data to a network: its kind, its units, its output activation."""
 
 import copy
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -45,10 +45,10 @@ def build(
     data: Data,
     embedding_dim: int,
     options: dict[str, dict[str, Any]],
-    rescale: bool = True,
+    rescale: bool | Literal["mean"] = True,
 ) -> Autoencoder:
     """A fresh network for the data. `options` are a method's own settings for each kind of network. Without `rescale`
-    it takes the values as they are, and its output is linear."""
+    it takes the values as they are, and with "mean" less the mean of each; its output is linear then."""
     if isinstance(wish, Autoencoder):
         return _copy(wish, data)
     if isinstance(wish, nn.Module):
@@ -57,8 +57,10 @@ def build(
     values = data.summary
     if kind == "identity":
         return Identity(data.row_shape)
-    shift, scale = units(values, data.row_shape) if rescale else (torch.zeros(()), torch.ones(()))
-    bounded = rescale and (len(data.row_shape) == 3 or fills_unit_interval(values, data.row_shape))
+    shift, scale = units(values, data.row_shape) if rescale is True else (torch.zeros(()), torch.ones(()))
+    if rescale == "mean":
+        shift = values.mean.cpu()
+    bounded = rescale is True and (len(data.row_shape) == 3 or fills_unit_interval(values, data.row_shape))
     network = NETWORKS[kind](
         data.row_shape,
         embedding_dim,

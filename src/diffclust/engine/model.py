@@ -135,7 +135,11 @@ class Pretraining(Trainable):
 
     def loss(self, batch: Batch) -> Losses:
         x = batch.x
-        seen = x * (torch.rand_like(x) >= self.noise) if self.noise else x
+        if self.noise:  # a hidden value is zero in the network's units
+            shift = self.model.autoencoder.shift
+            seen = torch.where(torch.rand_like(x) >= self.noise, x, shift)
+        else:
+            seen = x
         z = self.model.embed(seen)
         return {"reconstruction": self.model.autoencoder.reconstruction_loss(x, z)}
 

@@ -1,12 +1,14 @@
 """What the autoencoder family shares: centres that are weights themselves, pretraining layer by layer, raw values."""
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from torch import Tensor
+from torch.optim import Optimizer
 
 from .. import networks
 from ..engine.data import Data
 from ..engine.model import ClusterModel, LayerPretraining, Trainable
+from ..engine.optimizers import make_optimizer
 from ..estimator import PrototypeClusterer, hyperparameters
 from ..nn.autoencoders import Autoencoder
 from ..nn.cluster import ClusterLayer
@@ -20,14 +22,15 @@ class AutoencoderClusterer(PrototypeClusterer):
     layer_epochs: greedy denoising training of each layer of the dense network, before the whole of it is trained for
         `pretrain_epochs`. 0: none.
     rescale: bring the values to the network's own units, and squash its output where they fill [0, 1]. False, as in
-        the papers: the values as they are, and a linear output.
+        the papers: the values as they are, and a linear output. "mean": less the mean of each, and a linear output.
     """
 
     init: str | Any = "k-means"
     layer_epochs: int = 0
-    rescale: bool = True
+    rescale: bool | Literal["mean"] = True
 
-    choices: ClassVar[dict[str, tuple[Any, ...]]] = {"rescale": (True, False)}
+    choices: ClassVar[dict[str, tuple[Any, ...]]] = {"rescale": (True, False, "mean")}
+    own_optimizer: ClassVar[bool] = False  # `optimizer` and `lr` are for the clustering alone: Adam pretrains
     integers: ClassVar[dict[str, int]] = {"layer_epochs": 0}
 
     def build_clusters(self, autoencoder: Autoencoder) -> ClusterLayer:
@@ -36,6 +39,11 @@ class AutoencoderClusterer(PrototypeClusterer):
 
     def build_autoencoder(self, data: Data) -> Autoencoder:
         return networks.build(self.network, data, self.embedding_dim, self.network_options(), self.rescale)
+
+    def build_optimizer(self, model: Trainable) -> Optimizer | None:
+        if self.own_optimizer and not isinstance(model, ClusterModel):
+            return make_optimizer(model, "adam", None)
+        return super().build_optimizer(model)
 
     def network_options(self) -> dict[str, dict[str, Any]]:
         return {"dense": {"glorot": True}}

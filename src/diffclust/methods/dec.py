@@ -26,11 +26,9 @@ from typing import Any, ClassVar, Literal
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.optim import Optimizer
 
 from ..engine.data import Batch, Data
-from ..engine.model import ClusterModel, Losses, Trainable
-from ..engine.optimizers import make_optimizer
+from ..engine.model import ClusterModel, Losses
 from ..estimator import hyperparameters
 from ..nn.autoencoders import Autoencoder
 from ..nn.cluster import ClusterLayer, Start
@@ -120,14 +118,11 @@ class SelfSharpening(AutoencoderClusterer):
     interval: int | Literal["auto"]
     tolerance: float
 
+    own_optimizer: ClassVar[bool] = True
+
     def target_interval(self, n_samples: int) -> int:
         """About one pass in batches of 256, and at most the 140 steps both papers have for MNIST."""
         return max(1, min(140, n_samples // 256)) if self.interval == "auto" else int(self.interval)
-
-    def build_optimizer(self, model: Trainable) -> Optimizer | None:
-        if isinstance(model, ClusterModel):
-            return super().build_optimizer(model)
-        return make_optimizer(model, "adam", None)
 
     def _check_settings(self) -> None:
         super()._check_settings()
