@@ -15,7 +15,12 @@ if not torch.cuda.is_available():
 ESTIMATORS = [method.estimator for method in METHODS]
 QUICK = {"pretrain_epochs": 3, "epochs": 4, "random_state": 0, "device": "cpu"}
 # rules by which a method ends early: off, where tests count epochs
-OWN_STOP = {"DEC": {"tolerance": 0}, "IDEC": {"tolerance": 0}, "VaDE": {"repair": False}}
+OWN_STOP = {
+    "DEC": {"tolerance": 0},
+    "IDEC": {"tolerance": 0},
+    "CrossMetric": {"tolerance": 0},
+    "VaDE": {"repair": False},
+}
 
 
 def quick_settings(name):

@@ -8,6 +8,7 @@ from .methods import METHODS, TRANSDUCTIVE
 if TYPE_CHECKING:
     from . import callbacks, datasets, metrics, nn, plot
     from .methods.ae_kmeans import AEKMeans
+    from .methods.cross_metric import CrossMetric
     from .methods.dcn import DCN
     from .methods.dec import DEC, IDEC
     from .methods.deep_kmeans import DeepKMeans
@@ -26,6 +27,7 @@ __all__ = [
     "SSC",
     "TELL",
     "AEKMeans",
+    "CrossMetric",
     "DeepKMeans",
     "KMeansNet",
     "SSCNet",

@@ -73,6 +73,13 @@ METHODS = (
         "Jiang et al., Variational Deep Embedding, IJCAI 2017",
     ),
     Method(
+        "cross-metric",
+        "CrossMetric",
+        "cross_metric",
+        "a space in which different distances assign a sample alike",
+        "Peng et al., Deep Clustering With Sample-Assignment Invariance Prior, TNNLS 2020",
+    ),
+    Method(
         "sscnet",
         "SSCNet",
         "sscnet",

@@ -1,0 +1,247 @@
+"""CrossMetric: a space in which different distances assign a sample alike.
+
+Peng, Zhu, Feng, Shen, Zhang, Zhou: "Deep Clustering With Sample-Assignment Invariance Prior", TNNLS 2020. Its variants
+are HOMO (metric="euclidean"), HOE ("cosine"), HOT ("correlation") and HIT ("cityblock").
+
+Embeddings h = f(x) and centres ω give distances z_ij, these a closeness Q, and this an assignment P, in which close
+clusters count more (r = 2) and frequent ones less:
+
+    P_ij = (Q_ij^r / f_j) / Σ_j' (Q_ij'^r / f_j'),   f_j = Σ_i Q_ij
+
+The prediction P₁ is sparse and Euclidean; the target P₂ is dense, by the metric of the variant:
+
+    P₁ from Q_ij = max(0, u_i - z_ij),   z_ij = |h_i - ω_j|,   u_i = mean_j z_ij
+    P₂ from Q_ij = (1 + z_ij²)^-1 / Σ_j' (1 + z_ij'²)^-1
+
+    L = mean_i KL(P₂ ‖ P₁)
+
+A denoising autoencoder is trained first, k-means places the centres, the decoder is left behind, and L trains network
+and centres. The method has ended when fewer than 0.03 % of the labels argmax_j P₁ change from one epoch to the next.
+Where the paper cannot be used as printed: cosine and correlation are distances (1 - similarity) here, else the farthest
+centre would be the closest; P₁ has zeros, so shares are clipped to 1e-7 in the logarithms, as Keras does; the learning
+rate is multiplied by its decay, not divided. With several metrics L sums over all pairs of assignments.
+"""
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from ..engine.data import Batch, Data
+from ..engine.model import ClusterModel, Losses, Pretraining
+from ..estimator import hyperparameters
+from ..nn.autoencoders import Autoencoder
+from ..nn.cluster import Start
+from ..nn.cross_metric import CrossMetricLayer
+from ..nn.ops import DIVERGENCES, METRICS, log_balance
+from .autoencoder import AutoencoderClusterer, paper_settings
+
+
+class CrossMetricModel(ClusterModel):
+    clusters: CrossMetricLayer
+    differing: Tensor  # Σ over the epoch's steps of the share of rows that P₁ and P₂ put into different clusters
+    steps: Tensor
+    labels: Tensor  # argmax_j P₁ after the last epoch (n,)
+
+    def __init__(
+        self,
+        autoencoder: Autoencoder,
+        clusters: CrossMetricLayer,
+        *,
+        start: Start | Tensor,
+        centered: bool,
+        tolerance: float,
+        decay: float,
+        decay_every: int,
+    ) -> None:
+        super().__init__(autoencoder, clusters)
+        self.start, self.centered, self.tolerance = start, centered, tolerance
+        self.decay, self.decay_every = decay, decay_every
+        self.changed = 1.0
+        self.register_buffer("differing", torch.zeros(()), persistent=False)
+        self.register_buffer("steps", torch.zeros(()), persistent=False)
+        self.forget_rows()
+
+    def forget_rows(self) -> None:
+        """They are the ones being trained on, so no part of the model that is kept."""
+        labels = torch.empty(0, dtype=torch.long, device=self.clusters.weight.device)
+        self.register_buffer("labels", labels, persistent=False)
+
+    def before_training(self, data: Data) -> None:
+        self.place_centers(data, self.start)
+        if self.centered:
+            self.clusters.look_from(self.sample_embedding(data))
+        self.look(data)
+
+    def before_epoch(self, epoch: int, data: Data) -> None:
+        self.differing.zero_()
+        self.steps.zero_()
+
+    def rate(self, epoch: int) -> float:
+        return self.decay ** (epoch // self.decay_every)
+
+    def loss(self, batch: Batch) -> Losses:
+        assignments = self.clusters.assignments(self.embed(batch.x))
+        with torch.no_grad():
+            first, second = (p.argmax(1) for p in assignments[:2])
+            self.differing += (first != second).float().mean()
+            self.steps += 1
+        return {"clustering": self.clusters.discrepancy(assignments).mean()}
+
+    def figures(self) -> dict[str, float]:
+        return {"disagreement": (self.differing / self.steps).item()}
+
+    @torch.no_grad()
+    def look(self, data: Data) -> None:
+        """At all rows: the clusters' frequencies, and how many labels have changed."""
+        was_training = self.training
+        self.eval()
+        closeness = data.map(lambda x: torch.stack(self.clusters.closeness(self.embed(x)), dim=1))  # (n, 1 + m, k)
+        self.train(was_training)
+        if not closeness.isfinite().all():  # the loop will go back to a finite state, and the last look suits that one
+            return
+        self.clusters.count(closeness)
+        labels = log_balance(closeness[:, 0], self.clusters.frequencies[0], self.clusters.power).argmax(1)
+        known = self.labels
+        self.changed = (labels != known).double().mean().item() if len(known) else 1.0
+        self.labels = labels
+
+    def after_epoch(self, epoch: int, data: Data) -> None:
+        self.look(data)
+        self.finished = self.changed < self.tolerance
+
+    def after_training(self, data: Data) -> None:
+        self.look(data)  # so that f is the trained model's
+        self.forget_rows()
+
+    def clustering_loss(self, z: Tensor) -> Tensor:
+        return self.clusters.losses(z)
+
+    def assign(self, x: Tensor) -> Tensor:
+        return self.clusters(self.embed(x))
+
+    def memory(self) -> dict[str, Any]:
+        return {**super().memory(), "labels": self.labels}
+
+    def recall(self, memory: dict[str, Any]) -> None:
+        super().recall(memory)
+        self.labels = memory["labels"].to(self.labels)
+
+
+@hyperparameters
+class CrossMetric(AutoencoderClusterer):
+    """Deep clustering by sample-assignment invariance: network and centres learn until two distances agree.
+
+    Shared parameters: see `PrototypeClusterer`; `optimizer` and `lr` are those of the clustering, the autoencoder is
+    pretrained with Adam. `predict_proba` gives P₁ itself, or P₂ as `inference` says; with two clusters P₁ is all or
+    nothing. `CrossMetric.paper("mnist", metric="cosine")` has the paper's settings, but for what it does not say or our
+    copy does not show: the learning rate, its weight decay (none here) and how long the autoencoder is trained.
+
+    metric: of the target P₂: "euclidean" (HOMO), "cosine" (HOE), "correlation" (HOT), "cityblock" (HIT), or several
+        of them, for a loss over all pairs of assignments.
+    divergence: between assignments: "kl", "jensen-shannon" or "hellinger" (squared).
+    detach: what gradients do not go through: "none" (the paper's one objective), "target" or "prediction".
+    inference: the assignment that answers: "prediction" (P₁) or "target" (P₂, of the first metric).
+    centered: see angles (cosine, correlation) from the mean of the embedding before clustering. False: from zero.
+    power: r, of the closeness.
+    noise: share of the values hidden from the autoencoder while it is pretrained.
+    decay, decay_every: factor on the learning rate after so many epochs.
+    tolerance: stop when a smaller share of the labels changes from one epoch to the next; 0: never.
+    """
+
+    optimizer: Any = "momentum"
+    lr: float | None = 0.001
+    metric: str | Sequence[str] = "euclidean"
+    divergence: Literal["kl", "jensen-shannon", "hellinger"] = "kl"
+    detach: Literal["none", "target", "prediction"] = "none"
+    inference: Literal["prediction", "target"] = "prediction"
+    centered: bool = True
+    power: float = 2.0
+    noise: float = 0.3
+    decay: float = 0.9
+    decay_every: int = 300
+    tolerance: float = 0.0003
+
+    own_optimizer: ClassVar[bool] = True
+    choices: ClassVar[dict[str, tuple[Any, ...]]] = {
+        **AutoencoderClusterer.choices,
+        "centered": (True, False),
+        "divergence": tuple(DIVERGENCES),
+        "detach": ("none", "target", "prediction"),
+        "inference": ("prediction", "target"),
+    }
+    integers: ClassVar[dict[str, int]] = {**AutoencoderClusterer.integers, "decay_every": 1}
+    ranges: ClassVar[dict[str, tuple[float, float]]] = {
+        "power": (1, 10),
+        "noise": (0, 1),
+        "decay": (1e-6, 1),
+        "tolerance": (0, 1),
+    }
+    papers: ClassVar[dict[str, dict[str, Any]]] = {
+        name: paper_settings(
+            k,
+            network=network,
+            embedding_dim=embedding_dim,
+            rescale="mean",
+            pretrain_epochs=pretrain_epochs,
+            epochs=epochs,
+            optimizer=optimizer,
+            lr=lr,
+            metric="cosine",
+            centered=False,
+            noise=0.3,
+            decay=decay,
+            decay_every=decay_every,
+            tolerance=0.0003,
+        )
+        for name, k, network, embedding_dim, pretrain_epochs, epochs, optimizer, lr, decay, decay_every in (
+            ("mnist", 10, "dense", 10, 100, 4500, "momentum", 0.001, 0.9, 300),
+            ("mnist-cnn", 10, "conv-pool", 10, 100, 4500, "momentum", 0.001, 0.9, 300),
+            ("mnist-test", 10, "dense", 10, 300, 3000, "momentum", 0.001, 0.9, 300),
+            ("mnist-test-cnn", 10, "conv-pool", 10, 300, 3000, "momentum", 0.001, 0.9, 300),
+            ("reuters10k", 4, "dense", 10, 100, 3000, "momentum", 1.0, 0.9, 500),
+            ("cifar10-test", 10, "dense", 100, 300, 4500, "momentum", 0.001, 0.9, 300),
+            ("cifar100", 5, "dense", 10, 300, 3000, "adadelta", 1.0, 1.0, 300),
+        )
+    }
+
+    def build_model(self, autoencoder: Autoencoder, n_samples: int) -> CrossMetricModel:
+        clusters = CrossMetricLayer(
+            self.n_clusters,
+            autoencoder.embedding_dim,
+            self._metrics(),
+            power=self.power,
+            divergence=self.divergence,
+            detach=self.detach,
+            answer=self.inference,
+        )
+        return CrossMetricModel(
+            autoencoder,
+            clusters,
+            start=self.first_centers(autoencoder.embedding_dim),
+            centered=self.centered,
+            tolerance=self.tolerance,
+            decay=self.decay,
+            decay_every=self.decay_every,
+        )
+
+    def pretraining(self, model: ClusterModel) -> Pretraining:
+        return Pretraining(model, noise=self.noise)
+
+    def _probabilities(self, z: Tensor) -> Tensor:
+        return self.model_.clusters(z).float()
+
+    def _metrics(self) -> tuple[str, ...]:
+        return (self.metric,) if isinstance(self.metric, str) else tuple(self.metric)
+
+    def _check_settings(self) -> None:
+        super()._check_settings()
+        wrong = ValueError(f"metric={self.metric!r} should be one or several of {', '.join(METRICS)}, each once.")
+        try:
+            metrics = self._metrics()
+            sound = bool(metrics) and set(metrics) <= set(METRICS) and len(set(metrics)) == len(metrics)
+        except TypeError:
+            raise wrong from None
+        if not sound:
+            raise wrong

@@ -1,0 +1,210 @@
+"""What is particular to CrossMetric: its start, its stop rule, its rates, the frequencies it keeps, its switches."""
+
+import numpy as np
+import pytest
+import torch
+from sklearn.metrics import adjusted_rand_score
+
+import diffclust
+from conftest import quick_settings
+from diffclust import CrossMetric
+from diffclust.engine.data import Batch, Data, TensorRows
+from diffclust.methods.cross_metric import CrossMetricModel
+from diffclust.nn import DenseAutoencoder, kl_divergence
+
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+CPU = torch.device("cpu")
+METRICS = ("euclidean", "cosine", "correlation", "cityblock")
+
+
+def quick(n_clusters=3, **settings):
+    return CrossMetric(n_clusters, **{**quick_settings("CrossMetric"), **settings})
+
+
+def model_of(estimator, x, hidden=(16,)):
+    torch.manual_seed(0)
+    model = estimator.build_model(DenseAutoencoder(x.shape[1:], 4, hidden=hidden), len(x))
+    data = Data(TensorRows(x), CPU, 16)
+    model.before_training(data)
+    return model, data
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_every_variant_finds_blobs(blobs, metric):
+    X, y = blobs
+    assert adjusted_rand_score(y, quick(metric=metric, pretrain_epochs=40, epochs=20).fit_predict(X)) > 0.95
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_training_brings_the_assignments_together(blobs, metric):
+    model = quick(metric=metric, pretrain_epochs=10, epochs=15, lr=0.003).fit(blobs[0])
+    losses = [record["clustering"] for record in model.history_ if record["phase"] == "clustering"]
+    assert losses[-1] < losses[0]
+
+
+def test_several_metrics_divergences_and_sides(digits, tmp_path):
+    model = quick(4, metric=("euclidean", "cosine", "cityblock"), divergence="hellinger").fit(digits[0])
+    assert model.model_.clusters.frequencies.shape == (4, 4)
+    model.save(tmp_path / "m")
+    again = diffclust.load(tmp_path / "m", device="cpu")
+    assert (again.predict(digits[0]) == model.labels_).all()
+    assert np.allclose(again.predict_proba(digits[0]), model.predict_proba(digits[0]), atol=1e-6)
+    for detach in ("target", "prediction"):
+        other = quick(4, metric="cosine", detach=detach).fit(digits[0])
+        assert (other.predict(digits[0]) == other.labels_).all()
+
+
+def test_the_loss_is_that_of_the_batch_and_counts_rows_put_elsewhere():
+    x = torch.randn(40, 6)
+    model, _ = model_of(quick(metric="cosine"), x)
+    batch = Batch(x, x, torch.arange(40))
+    model.before_epoch(0, None)
+    loss = model.loss(batch)
+    p1, p2 = model.clusters.assignments(model.embed(x))
+    assert loss.keys() == {"clustering"}  # the decoder is left behind
+    assert loss["clustering"].item() == pytest.approx(kl_divergence(p2, p1).mean().item(), rel=1e-5)
+    share = (p1.argmax(1) != p2.argmax(1)).double().mean().item()
+    assert model.figures()["disagreement"] == pytest.approx(share)
+
+
+def test_frequencies_are_those_of_all_rows_when_the_fit_ends(digits):
+    """Also behind batch norm, whose statistics are settled after the last step."""
+    model = quick(4, metric="cosine").fit(digits[0])
+    layer = model.model_.clusters
+    z = torch.from_numpy(model.transform(digits[0])).double()
+    for kept, q in zip(layer.frequencies, layer.closeness(z), strict=True):
+        torch.testing.assert_close(kept.double(), q.detach().mean(0), rtol=1e-4, atol=1e-6)
+    p1 = layer.assignments(z)[0].detach().numpy()
+    assert (p1.argmax(1) == model.labels_).all()
+    assert np.allclose(p1, model.predict_proba(digits[0]), atol=1e-4)
+
+
+def test_the_target_can_answer_and_training_is_the_same(digits):
+    images, _ = digits
+    first, second = (quick(4, metric="cosine", inference=who).fit(images) for who in ("prediction", "target"))
+    assert (first.transform(images) == second.transform(images)).all()
+    z = torch.from_numpy(second.transform(images)).double()
+    p2 = second.model_.clusters.assignments(z, second.model_.clusters.frequencies)[1].detach().numpy()
+    assert (p2.argmax(1) == second.labels_).all()
+    assert (second.predict(images) == second.labels_).all()
+    assert np.allclose(p2, second.predict_proba(images), atol=1e-6)
+
+
+def test_two_clusters_are_all_or_nothing(digits):
+    model = quick(2).fit(digits[0])
+    p = model.predict_proba(digits[0])
+    assert np.isfinite(p).all()
+    assert np.allclose(p.max(1), 1)
+
+
+def test_it_ends_when_labels_settle(blobs):
+    settled = quick(pretrain_epochs=20, epochs=30, tolerance=0.1, lr=1e-4).fit(blobs[0])
+    assert 1 <= settled.n_iter_ < 30
+    assert quick(pretrain_epochs=20, epochs=8, lr=1e-4).fit(blobs[0]).n_iter_ == 8
+
+
+def test_labels_that_change_are_counted_against_the_epoch_before():
+    x = torch.randn(50, 6)
+    model, data = model_of(quick(tolerance=0.5), x)
+    before = model.labels.clone()
+    model.after_epoch(0, data)
+    assert model.changed == 0
+    assert model.finished
+    with torch.no_grad():
+        model.clusters.weight.copy_(model.clusters.weight.roll(1, 0))
+    model.after_epoch(1, data)
+    assert model.changed == 1  # every cluster has another's rows now
+    assert not model.finished
+    assert (model.labels != before).all()
+
+
+def test_a_look_at_rows_that_are_not_finite_changes_nothing():
+    x = torch.randn(50, 6)
+    model, data = model_of(quick(), x)
+    kept = model.clusters.frequencies.clone()
+    with torch.no_grad():
+        model.clusters.weight[0] = torch.nan
+    model.look(data)
+    assert torch.equal(model.clusters.frequencies, kept)
+
+
+def test_the_rate_is_multiplied_by_its_decay():
+    model, _ = model_of(quick(decay=0.9, decay_every=300), torch.randn(20, 6))
+    assert [model.rate(e) for e in (0, 299, 300, 900)] == pytest.approx([1, 1, 0.9, 0.729])
+
+
+def test_pretraining_hides_values_and_zero_is_their_mean_when_the_mean_is_removed():
+    X = np.random.default_rng(0).normal(5, 1, (60, 6)).astype(np.float32)
+    estimator = quick(noise=1.0, rescale="mean", network="dense")
+    model = estimator.build_model(estimator.build_autoencoder(Data(TensorRows(torch.from_numpy(X)), CPU)), 60)
+    assert model.autoencoder.output == "linear"
+    torch.testing.assert_close(model.autoencoder.shift, torch.from_numpy(X.mean(0)), rtol=1e-5, atol=1e-5)
+    stage = estimator.pretraining(model)
+    x = torch.from_numpy(X)
+    loss = stage.loss(Batch(x, x, torch.arange(60)))["reconstruction"].item()
+    hidden = model.embed(model.autoencoder.shift.expand(60, 6))
+    assert loss == pytest.approx(model.autoencoder.reconstruction_loss(x, hidden).item(), rel=1e-5)
+
+
+def test_angles_are_seen_from_the_mean_unless_told_otherwise(blobs):
+    seen = quick(metric="cosine", epochs=0).fit(blobs[0])
+    mean = seen.transform(blobs[0]).mean(0)
+    assert np.allclose(seen.model_.clusters.origin, mean, atol=1e-4)
+    assert (quick(metric="cosine", epochs=0, centered=False).fit(blobs[0]).model_.clusters.origin == 0).all()
+
+
+def test_adam_pretrains_and_the_optimiser_is_for_the_clustering():
+    estimator = quick(optimizer="momentum", lr=0.02)
+    model, _ = model_of(estimator, torch.randn(20, 6))
+    assert isinstance(estimator.build_optimizer(estimator.pretraining(model)), torch.optim.Adam)
+    optimizer = estimator.build_optimizer(model)
+    assert isinstance(optimizer, torch.optim.SGD)
+    assert (optimizer.defaults["momentum"], optimizer.defaults["lr"]) == (0.9, 0.02)
+
+
+@pytest.mark.parametrize(
+    ("knob", "value"),
+    [
+        ("metric", "manhattan"),
+        ("metric", ()),
+        ("metric", ("cosine", "cosine")),
+        ("metric", ("cosine", 3)),
+        ("metric", 3),
+        ("metric", [["cosine"]]),
+        ("divergence", "tv"),
+        ("detach", "both"),
+        ("detach", None),
+        ("inference", "P1"),
+        ("power", 0.0),
+        ("noise", 1.5),
+        ("decay", 0.0),
+        ("decay", 1.1),
+        ("decay_every", 0),
+        ("tolerance", -1),
+        ("centered", "yes"),
+        ("rescale", "median"),
+    ],
+)
+def test_bad_settings_are_named(blobs, knob, value):
+    with pytest.raises(ValueError, match=knob):
+        quick(**{knob: value}).fit(blobs[0])
+
+
+def test_papers_settings_are_the_papers():
+    paper = CrossMetric.paper("mnist", metric="correlation")
+    assert (paper.metric, paper.embedding_dim, paper.batch_size, paper.epochs) == ("correlation", 10, 256, 4500)
+    assert (paper.noise, paper.decay, paper.decay_every, paper.tolerance) == (0.3, 0.9, 300, 0.0003)
+    assert (paper.detach, paper.divergence, paper.power, paper.inference) == ("none", "kl", 2.0, "prediction")
+    assert CrossMetric.paper("mnist-cnn").network == "conv-pool"
+    assert CrossMetric.paper("cifar10-test").embedding_dim == 100
+    assert CrossMetric.paper("reuters10k").lr == 1.0
+
+
+def test_the_state_that_goes_on_after_a_kill_has_the_labels():
+    model, data = model_of(quick(), torch.randn(30, 6))
+    other = CrossMetricModel(
+        model.autoencoder, model.clusters, start="k-means", centered=True, tolerance=0, decay=1.0, decay_every=1
+    )
+    other.recall(model.memory())
+    other.after_epoch(0, data)
+    assert other.changed == 0
