@@ -1,6 +1,6 @@
 import pytest
 
-from diffclust.reproduce.record import Records
+from diffclust.reproduce.record import EARLIER, Records
 
 from .conftest import outcome, spec
 
@@ -29,6 +29,21 @@ def test_a_run_recorded_twice_counts_once(records):
     records.add("one", [run])
     (again,) = Records(records.folder).of(spec())
     assert again.curve == run.curve
+
+
+def test_files_begun_without_the_pair_precision_are_read_and_gone_on_with(records):
+    records.folder.mkdir()
+    file = records.folder / "one.csv"
+    file.write_text(",".join(EARLIER) + "\n")
+    run = outcome(spec(), 0, 70)
+    run.figures["pair_precision"] = 60.0
+    records.add("one", [run])
+    assert len(file.read_text().splitlines()[1].split(",")) >= len(EARLIER)
+    (again,) = Records(records.folder).of(spec())
+    assert again.figures["acc"] == 70
+    assert "pair_precision" not in again.figures
+    records.add("two", [run])
+    assert Records(records.folder).of(spec())[0].figures["pair_precision"] == 60
 
 
 def test_files_of_other_benchmarks_are_left_alone(records):

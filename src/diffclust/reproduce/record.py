@@ -13,10 +13,11 @@ from typing import Any
 
 from .spec import Spec, key
 
-SCORES = ("acc", "nmi", "nmi_geometric", "ari", "ami", "homogeneity", "completeness", "v_measure")
+SCORES = ("acc", "nmi", "nmi_geometric", "ari", "ami", "homogeneity", "completeness", "v_measure", "pair_precision")
 LABEL_FREE = ("clustering_loss", "scatter", "reconstruction", "effective_clusters")
 PLACE = ("epochs", "seconds", "device", "threads", "precision", "diffclust", "torch", "scikit-learn")
 FIELDS = ("data", "method", "settings", "seed", "restart", *SCORES, *LABEL_FREE, *PLACE)
+EARLIER = tuple(name for name in FIELDS if name != "pair_precision")  # files that were begun without it
 CURVE = ("run", "epoch", "acc", "nmi", "ari", "reconstruction", "clustering")
 
 
@@ -50,7 +51,7 @@ class Outcome:
     def from_line(cls, line: dict[str, str]) -> "Outcome":
         if None in line or None in line.values():
             raise ValueError(f"it does not have {len(FIELDS)} columns")
-        figures = {name: float(line[name]) for name in (*SCORES, *LABEL_FREE) if line[name]}
+        figures = {name: float(line[name]) for name in (*SCORES, *LABEL_FREE) if line.get(name)}
         place = {name: line[name] for name in PLACE}
         return cls(
             line["data"], line["method"], line["settings"], int(line["seed"]), int(line["restart"]), figures, place
@@ -68,7 +69,7 @@ class Records:
                 self._read(path)
 
     def _read(self, path: Path) -> None:
-        lines = _lines(path, FIELDS)
+        lines = _lines(path, FIELDS) or _lines(path, EARLIER)
         if lines is None:
             return  # of another benchmark
         curves: dict[str, dict[int, dict[str, float]]] = {}
@@ -108,7 +109,9 @@ def _lines(path: Path, fields: Sequence[str]) -> list[dict[str, str]] | None:
 def _append(path: Path, fields: Sequence[str], lines: Iterable[dict[str, Any]]) -> None:
     """In one piece, so that a kill leaves no half line."""
     text = io.StringIO()
-    writer = csv.DictWriter(text, fields, restval="", lineterminator="\n")
+    if fields == FIELDS and path.exists() and _lines(path, EARLIER) is not None:
+        fields = EARLIER
+    writer = csv.DictWriter(text, fields, restval="", extrasaction="ignore", lineterminator="\n")
     if not path.exists():
         writer.writeheader()
     elif _lines(path, fields) is None:

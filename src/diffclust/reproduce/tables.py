@@ -2,10 +2,11 @@
 
 from difflib import get_close_matches
 
-from . import beyond, kmeansnet, tell
+from . import beyond, cross_metric, kmeansnet, tell
 from .spec import Table
 
-TABLES: dict[str, Table] = {table.name: table for table in (*tell.TABLES, *kmeansnet.TABLES, *beyond.TABLES)}
+PAPERS = (tell, kmeansnet, cross_metric, beyond)
+TABLES: dict[str, Table] = {table.name: table for paper in PAPERS for table in paper.TABLES}
 
 
 def find(name: str) -> Table:
