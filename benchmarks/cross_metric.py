@@ -1,0 +1,174 @@
+"""CrossMetric: which side of the loss should learn, at what rate, and what the paper's sweeps look like.
+
+    python benchmarks/cross_metric.py --study gradients --data usps --seeds 5 --device cuda
+    python benchmarks/cross_metric.py --study rates --data mnist-test --seeds 2 --device cuda
+    python benchmarks/cross_metric.py --show
+
+Studies: gradients (HOMO and HOE; nothing, the target or the prediction detached), metrics (all four, angles seen from
+the mean or from zero), rates (1e-1 to 1e-5: to be read by the loss, without labels), divergences, and the paper's
+Figures 4 to 6 with HOE: noise, decay, size. Within a seed all settings begin with one denoising autoencoder and its
+k-means centres, whose accuracy is in the same row. No early stop, so that all have as many epochs. Labels only score,
+but whoever takes a default from these tables has chosen it by labels. Finished runs are in the CSV, and not run again.
+"""
+
+import argparse
+import csv
+import json
+import statistics
+import time
+import warnings
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+import diffclust
+from diffclust import CrossMetric
+from diffclust.datasets import load
+from diffclust.metrics import accuracy, ari, nmi, pair_precision
+
+HERE = Path(__file__).parent
+BOTH = ("euclidean", "cosine")
+STUDIES: dict[str, list[dict[str, Any]]] = {
+    "gradients": [{"metric": m, "detach": d} for m in BOTH for d in ("none", "target", "prediction")],
+    "metrics": [
+        {"metric": "euclidean"},
+        {"metric": "cityblock"},
+        *({"metric": m, "centered": c} for m in ("cosine", "correlation") for c in (True, False)),
+        {"metric": ["euclidean", "cityblock"]},
+    ],
+    "rates": [{"metric": m, "lr": 10.0**-p} for m in BOTH for p in range(1, 6)],
+    "divergences": [{"metric": m, "divergence": d} for m in BOTH for d in ("kl", "jensen-shannon", "hellinger")],
+    "noise": [{"metric": "cosine", "noise": p / 10} for p in (2, 3, 4, 6, 8, 10)],
+    "decay": [{"metric": "cosine", "decay": p / 10} for p in (1, 3, 5, 7, 9, 10)],
+    "size": [{"metric": "cosine", "embedding_dim": d} for d in (5, 10, 20, 50, 100)],
+}
+OF_THE_NETWORK = ("noise", "embedding_dim")  # settings that pretraining depends on
+DECAYS = 5  # in a run, whatever its length
+FIELDS = (
+    "study", "data", "setting", "seed", "pretrain_epochs", "epochs", "acc", "nmi", "ari", "precision", "start_acc",
+    "start_nmi", "first_loss", "last_loss", "disagreement", "effective_clusters", "seconds", "device", "diffclust",
+    "torch",
+)  # fmt: skip
+
+
+def settings(data: str, seed: int, options: argparse.Namespace) -> dict[str, Any]:
+    k = {"reuters-r8": 8, "coil20": 20}.get(data, 10)
+    paper = {**CrossMetric.papers["mnist-test"], "n_clusters": k, "centered": True, "tolerance": 0, "lr": 0.001}
+    every = max(1, options.epochs // DECAYS)
+    return {**paper, "epochs": options.epochs, "decay_every": every, "random_state": seed, "device": options.device}
+
+
+class Starts:
+    """The pretrained network of a seed, and how good k-means is on it; the last one is kept."""
+
+    def __init__(self) -> None:
+        self.key: tuple[Any, ...] = ()
+
+    def get(self, X: Any, y: Any, data: str, seed: int, change: dict[str, Any], options: Any) -> tuple[Any, Any]:
+        own = {name: value for name, value in change.items() if name in OF_THE_NETWORK}
+        key = (data, seed, json.dumps(own))
+        if key != self.key:
+            kept = {**settings(data, seed, options), **own, "pretrain_epochs": options.pretrain_epochs, "epochs": 0}
+            self.key, self.estimator = key, CrossMetric(**kept).fit(X)
+            z = self.estimator.transform(X)
+            distances = ((z[:, None] - self.estimator.cluster_centers_) ** 2).sum(2)
+            self.labels = distances.argmin(1)
+        return self.estimator, self.labels
+
+
+def run(X: Any, y: Any, study: str, data: str, seed: int, change: dict[str, Any], starts: Starts, options: Any) -> Any:
+    """One row of the CSV."""
+    start, nearest = starts.get(X, y, data, seed, change, options)
+    began = time.perf_counter()
+    given = {**settings(data, seed, options), **change, "pretrain_epochs": 0, "network": start.model_.autoencoder}
+    model = CrossMetric(**{**given, "init": start.cluster_centers_}).fit(X)
+    labels, first, last = model.labels_, model.history_[0], model.history_[-1]
+    cuda = model.model_.clusters.weight.is_cuda
+    return {
+        "study": study, "data": data, "setting": json.dumps(change), "seed": seed,
+        "pretrain_epochs": options.pretrain_epochs, "epochs": options.epochs,
+        "acc": f"{100 * accuracy(y, labels):.2f}", "nmi": f"{100 * nmi(y, labels):.2f}",
+        "ari": f"{100 * ari(y, labels):.2f}", "precision": f"{100 * pair_precision(y, labels):.2f}",
+        "start_acc": f"{100 * accuracy(y, nearest):.2f}", "start_nmi": f"{100 * nmi(y, nearest):.2f}",
+        "first_loss": f"{first['clustering']:.4f}", "last_loss": f"{last['clustering']:.4f}",
+        "disagreement": f"{last['disagreement']:.4f}",
+        "effective_clusters": f"{model.diagnostics_['effective_clusters']:.2f}",
+        "seconds": f"{time.perf_counter() - began:.1f}",
+        "device": torch.cuda.get_device_name() if cuda else f"cpu, {torch.get_num_threads()} threads",
+        "diffclust": diffclust.__version__, "torch": torch.__version__,
+    }  # fmt: skip
+
+
+def table(rows: list[dict[str, str]]) -> str:
+    """Mean ± deviation over the seeds: Markdown."""
+    groups = defaultdict(list)
+    for row in rows:
+        epochs = f"{row['pretrain_epochs']} + {row['epochs']}"
+        groups[row["study"], row["data"], row["setting"], epochs].append(row)
+
+    def cell(group: list[dict[str, str]], name: str, digits: int = 1) -> str:
+        values = [float(row[name]) for row in group]
+        spread = f" ± {statistics.stdev(values):.{digits}f}" if len(values) > 1 else ""
+        return f"{statistics.mean(values):.{digits}f}{spread}"
+
+    lines = [
+        "| study | data | setting | epochs | seeds | ACC | NMI | AE + k-means | NMI | first loss | last | clusters |",
+        "|---|---|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for (study, data, setting, epochs), group in groups.items():
+        said = ", ".join(f"{name} {value}" for name, value in json.loads(setting).items())
+        scores = " | ".join(cell(group, name) for name in ("acc", "nmi", "start_acc", "start_nmi"))
+        losses = " | ".join(cell(group, name, 2) for name in ("first_loss", "last_loss"))
+        clusters = cell(group, "effective_clusters")
+        lines.append(f"| {study} | {data} | {said} | {epochs} | {len(group)} | {scores} | {losses} | {clusters} |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    names = lambda text: tuple(text.split(","))  # noqa: E731
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--study", type=names, default=("gradients",), help=", ".join(STUDIES))
+    parser.add_argument("--data", type=names, default=("usps",))
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--pretrain-epochs", type=int, default=300)
+    parser.add_argument("--epochs", type=int, default=300)
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--out", type=Path, default=HERE / "results" / "cross_metric.csv")
+    parser.add_argument("--show", action="store_true", help="only print the table of what has been run")
+    options = parser.parse_args()
+    if unknown := set(options.study) - set(STUDIES):
+        parser.error(f"unknown: {', '.join(sorted(unknown))}; known: {', '.join(STUDIES)}")
+    warnings.simplefilter("ignore")  # collapses are in the CSV
+    rows: list[dict[str, str]] = []
+    if options.out.exists():
+        with options.out.open(newline="") as file:
+            rows = list(csv.DictReader(file))
+    key = FIELDS[:6]
+    done = {tuple(row[name] for name in key) for row in rows}
+    for data in () if options.show else options.data:
+        X, y = load(data)
+        X = X.toarray() if hasattr(X, "toarray") else X
+        for seed in range(options.seeds):
+            starts = Starts()
+            for study, change in [(name, change) for name in options.study for change in STUDIES[name]]:
+                wanted = (study, data, json.dumps(change), seed, options.pretrain_epochs, options.epochs)
+                if tuple(map(str, wanted)) in done:
+                    continue
+                row = run(X, np.asarray(y), study, data, seed, change, starts, options)
+                options.out.parent.mkdir(parents=True, exist_ok=True)
+                new = not options.out.exists()
+                with options.out.open("a", newline="") as file:
+                    writer = csv.DictWriter(file, FIELDS)
+                    if new:
+                        writer.writeheader()
+                    writer.writerow(row)
+                rows.append({name: str(value) for name, value in row.items()})
+                print(*(row[name] for name in FIELDS[:7]), row["start_acc"], row["seconds"], flush=True)
+    print(table(rows))
+
+
+if __name__ == "__main__":
+    main()
