@@ -19,7 +19,8 @@ EVERY = 5
 
 def watch(progress):
     """k-means from scratch on the embedding of this epoch; the labels only score."""
-    if progress.phase == "clustering" and (progress.epoch + 1) % EVERY == 0:
+    done = progress.epoch + 1
+    if progress.phase == "clustering" and (done % EVERY == 0 or done == progress.epochs):
         labels = kmeans(progress.data.map(progress.model.eval().embed), 10).labels
         progress.record["k-means"] = accuracy(y, labels.cpu().numpy())
 

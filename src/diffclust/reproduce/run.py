@@ -117,7 +117,7 @@ class Runner:
         folder = self.checkpoint / f"{spec.key}-{seed}x{restarts}"
         epochs = spec.settings.get("epochs", "auto")
         every = EVERY if epochs == "auto" else max(1, min(EVERY, epochs // 20))
-        slow = len(X) >= MANY_ROWS and choose_device(self.device).type == "cpu"
+        slow = X.shape[0] >= MANY_ROWS and choose_device(self.device).type == "cpu"
         estimator = spec.estimator()(
             **spec.settings,
             n_init=restarts,
@@ -154,8 +154,9 @@ class Runner:
 @lru_cache(maxsize=1)
 def _load(data: str, unit_length: bool, rows: int) -> tuple[Any, Any]:
     X, y = datasets.load(data)
-    if rows and rows < len(X):
-        kept = np.sort(np.random.default_rng(0).permutation(len(X))[:rows])
+    n = X.shape[0]  # sparse rows have no length
+    if rows and rows < n:
+        kept = np.sort(np.random.default_rng(0).permutation(n)[:rows])
         X, y = X[kept], y[kept]
     if unit_length:
         flat = np.asarray(X, np.float32).reshape(len(X), -1)
