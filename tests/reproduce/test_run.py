@@ -4,6 +4,7 @@ import shutil
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 from diffclust import TELL, datasets, metrics
 from diffclust.reproduce import run
@@ -214,3 +215,18 @@ def test_superclasses_of_cifar100(runner, records, cifar100, name):
         (recorded,) = records.of(row.spec)
         assert 20 <= recorded.figures["acc"] <= 100  # five classes of twelve
         assert recorded.figures["effective_clusters"] <= 5
+
+
+def test_sparse_rows_and_the_share_of_right_pairs(runner, records, monkeypatch):
+    X, y = datasets.load("digits")
+    rows = sp.csr_matrix(X.reshape(len(X), -1))
+    run._load.cache_clear()
+    monkeypatch.setattr(run.datasets, "load", lambda name: (rows, y))
+    changes = {"n_clusters": 10, "network": "dense", "pretrain_epochs": 1, "epochs": 1}
+    sparse = Spec("words", "cross-metric", changes=changes, rows=120)
+    try:
+        assert runner().run(table(Row("sparse", sparse)), 1)
+    finally:
+        run._load.cache_clear()
+    (found,) = records.of(sparse)
+    assert 0 < found.figures["pair_precision"] <= 100
