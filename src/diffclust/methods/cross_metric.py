@@ -141,7 +141,7 @@ class CrossMetric(AutoencoderClusterer):
     metric: of the target P₂: "euclidean" (HOMO), "cosine" (HOE), "correlation" (HOT), "cityblock" (HIT), or several
         of them, for a loss over all pairs of assignments.
     divergence: between assignments: "kl", "jensen-shannon" or "hellinger" (squared).
-    detach: what gradients do not go through: "none" (the paper's one objective), "target" or "prediction".
+    detach: what gradients do not go through: "prediction", "target", or "none" (the paper's one objective).
     inference: the assignment that answers: "prediction" (P₁) or "target" (P₂, of the first metric).
     centered: see angles (cosine, correlation) from the mean of the embedding before clustering. False: from zero.
     power: r, of the closeness.
@@ -154,7 +154,7 @@ class CrossMetric(AutoencoderClusterer):
     lr: float | None = 0.001
     metric: str | Sequence[str] = "euclidean"
     divergence: Literal["kl", "jensen-shannon", "hellinger"] = "kl"
-    detach: Literal["none", "target", "prediction"] = "none"
+    detach: Literal["none", "target", "prediction"] = "prediction"
     inference: Literal["prediction", "target"] = "prediction"
     centered: bool = True
     power: float = 2.0
@@ -189,6 +189,7 @@ class CrossMetric(AutoencoderClusterer):
             optimizer=optimizer,
             lr=lr,
             metric="cosine",
+            detach="none",
             centered=False,
             noise=0.3,
             decay=decay,
