@@ -44,7 +44,7 @@ def convolve(
     if NORMED:
         factor = tl.load(scale + ci, mask=ci < C_IN, other=0.0)[None, :]
         offset = tl.load(shift + ci, mask=ci < C_IN, other=0.0)[None, :]
-    total = tl.zeros((ROWS, PAD_OUT), dtype=tl.float32)
+    out = tl.zeros((ROWS, PAD_OUT), dtype=tl.float32)
     for tap in tl.static_range(9):
         ky, kx = tap // 3, tap % 3
         wanted = True
@@ -65,23 +65,23 @@ def convolve(
                 value = value.to(x.dtype.element_ty)
             tile = weight + ci[:, None] * stride_in + co[None, :] * stride_out + tap * stride_tap
             w = tl.load(tile, mask=(ci < C_IN)[:, None] & (co < C_OUT)[None, :], other=0.0).to(x.dtype.element_ty)
-            total = tl.dot(value, w, total, input_precision="ieee")
+            out = tl.dot(value, w, out, input_precision="ieee")
     if BIASED:
-        total += tl.load(bias + co, mask=co < C_OUT, other=0.0)[None, :]
+        out += tl.load(bias + co, mask=co < C_OUT, other=0.0)[None, :]
     at = ((b * y_height + oy) * y_width + ox)[:, None] * C_OUT + co[None, :]
     there = here[:, None] & (co < C_OUT)[None, :]
     if EPILOGUE == "masked":
         under = tl.load(below + at, mask=there, other=0.0).to(tl.float32)
         alive = tl.load(below_scale + co, mask=co < C_OUT, other=0.0)[None, :] * under
         alive += tl.load(below_shift + co, mask=co < C_OUT, other=0.0)[None, :]
-        total = tl.where(alive > 0, total, 0.0)
+        out = tl.where(alive > 0, out, 0.0)
         under -= tl.load(below_mean + co, mask=co < C_OUT, other=0.0)[None, :]
-        second = total * under * tl.load(below_rstd + co, mask=co < C_OUT, other=0.0)[None, :]
+        second = out * under * tl.load(below_rstd + co, mask=co < C_OUT, other=0.0)[None, :]
     else:
-        second = total * total
-    tl.store(y + at, total.to(y.dtype.element_ty), mask=there)
+        second = out * out
+    tl.store(y + at, out.to(y.dtype.element_ty), mask=there)
     if EPILOGUE != "none":
-        tl.store(partial + co * programs + slot, tl.sum(tl.where(there, total, 0.0), 0), mask=co < C_OUT)
+        tl.store(partial + co * programs + slot, tl.sum(tl.where(there, out, 0.0), 0), mask=co < C_OUT)
         second = tl.sum(tl.where(there, second, 0.0), 0)
         tl.store(partial + (C_OUT + co) * programs + slot, second, mask=co < C_OUT)
 
@@ -107,20 +107,27 @@ def masked_sums(
 
 
 @triton.jit
+def total(row, length, BLOCK: tl.constexpr):
+    """The sum of `length` numbers, always in the same order."""
+    i, start = tl.arange(0, BLOCK), 0
+    sums = tl.zeros((BLOCK,), tl.float32)
+    while start < length:
+        sums += tl.load(row + start + i, mask=start + i < length, other=0.0)
+        start += BLOCK
+    return tl.sum(sums, 0)
+
+
+@triton.jit
 def fold_statistics(
     partial, gamma, beta, running_mean, running_var, batches, scale, shift, mean, rstd, pixels, momentum, eps, programs,
     C: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Batch norm's statistics from the partial sums, one program a channel: relu(bn(y)) = relu(scale·y + shift)."""
-    c, start = tl.program_id(0), 0
-    i = tl.arange(0, BLOCK)
-    first, second = tl.zeros((BLOCK,), tl.float32), tl.zeros((BLOCK,), tl.float32)
-    while start < programs:
-        first += tl.load(partial + c * programs + start + i, mask=start + i < programs, other=0.0)
-        second += tl.load(partial + (C + c) * programs + start + i, mask=start + i < programs, other=0.0)
-        start += BLOCK
-    average = tl.sum(first, 0) / pixels
-    variance = tl.maximum(tl.sum(second, 0) / pixels - average * average, 0.0)
+    c = tl.program_id(0)
+    first = total(partial + c * programs, programs, BLOCK)
+    second = total(partial + (C + c) * programs, programs, BLOCK)
+    average = first / pixels
+    variance = tl.maximum(second / pixels - average * average, 0.0)
     inverse = 1.0 / tl.sqrt(variance + eps)
     factor = tl.load(gamma + c) * inverse
     tl.store(mean + c, average)
@@ -140,22 +147,17 @@ def fold_gradient(
     C: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Batch norm's gradient from the partial sums: dL/dy = by_gradient·g + by_value·y + constant."""
-    c, start = tl.program_id(0), 0
-    i = tl.arange(0, BLOCK)
-    first, second = tl.zeros((BLOCK,), tl.float32), tl.zeros((BLOCK,), tl.float32)
-    while start < programs:
-        first += tl.load(partial + c * programs + start + i, mask=start + i < programs, other=0.0)
-        second += tl.load(partial + (C + c) * programs + start + i, mask=start + i < programs, other=0.0)
-        start += BLOCK
-    beta_sum, gamma_sum = tl.sum(first, 0), tl.sum(second, 0)
+    c = tl.program_id(0)
+    first = total(partial + c * programs, programs, BLOCK)
+    second = total(partial + (C + c) * programs, programs, BLOCK)
     inverse = tl.load(rstd + c)
     factor = tl.load(gamma + c) * inverse
-    slope = -factor * inverse * gamma_sum / pixels
+    slope = -factor * inverse * second / pixels
     tl.store(by_gradient + c, factor)
     tl.store(by_value + c, slope)
-    tl.store(constant + c, -factor * beta_sum / pixels - slope * tl.load(mean + c))
-    tl.store(gamma_gradient + c, gamma_sum)
-    tl.store(beta_gradient + c, beta_sum)
+    tl.store(constant + c, -factor * first / pixels - slope * tl.load(mean + c))
+    tl.store(gamma_gradient + c, second)
+    tl.store(beta_gradient + c, first)
 
 
 @triton.jit
@@ -234,12 +236,12 @@ def fold_weights(
 ):  # fmt: skip
     """Add up the chunks of `weight_gradient`, into the weight's own order."""
     i, j = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK), tl.arange(0, DEEP)
-    total = tl.zeros((DEEP, BLOCK), tl.float32)
+    sums = tl.zeros((DEEP, BLOCK), tl.float32)
     start = 0
     while start < chunks:
         there = (start + j < chunks)[:, None] & (i < count)[None, :]
-        total += tl.load(partial + (start + j)[:, None] * count + i[None, :], mask=there, other=0.0)
+        sums += tl.load(partial + (start + j)[:, None] * count + i[None, :], mask=there, other=0.0)
         start += DEEP
     tap, cf, cm = i // (C_FIXED * C_MOVED), i // C_MOVED % C_FIXED, i % C_MOVED
     at = cf * stride_fixed + cm * stride_moved + tap * stride_tap
-    tl.store(gradient + at, tl.sum(total, 0), mask=i < count)
+    tl.store(gradient + at, tl.sum(sums, 0), mask=i < count)
