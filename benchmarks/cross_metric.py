@@ -5,10 +5,13 @@
     python benchmarks/cross_metric.py --show
 
 Studies: gradients (HOMO and HOE; nothing, the target or the prediction detached), metrics (all four, angles seen from
-the mean or from zero), rates (1e-1 to 1e-5: to be read by the loss, without labels), divergences, and the paper's
-Figures 4 to 6 with HOE: noise, decay, size. Within a seed all settings begin with one denoising autoencoder and its
-k-means centres, whose accuracy is in the same row. No early stop, so that all have as many epochs. Labels only score,
-but whoever takes a default from these tables has chosen it by labels. Finished runs are in the CSV, and not run again.
+the mean or from zero), rates (1e-1 to 1e-5), divergences, units (values brought to the network's units, or less their
+means as in the paper), and the paper's Figures 4 to 6 with HOE: noise, decay, size.
+
+Within a seed all settings begin with one denoising autoencoder and its k-means centres, whose accuracy is in the same
+row; where a setting is the network's, with one of its own. No early stop, so that all have as many epochs. Labels only
+score, but whoever takes a default from these tables has chosen it by labels. Finished runs are in the CSV, and not run
+again.
 """
 
 import argparse
@@ -41,11 +44,12 @@ STUDIES: dict[str, list[dict[str, Any]]] = {
     ],
     "rates": [{"metric": m, "lr": 10.0**-p} for m in BOTH for p in range(1, 6)],
     "divergences": [{"metric": m, "divergence": d} for m in BOTH for d in ("kl", "jensen-shannon", "hellinger")],
+    "units": [{"metric": "euclidean", "detach": "prediction", "rescale": r} for r in (True, "mean")],
     "noise": [{"metric": "cosine", "noise": p / 10} for p in (2, 3, 4, 6, 8, 10)],
     "decay": [{"metric": "cosine", "decay": p / 10} for p in (1, 3, 5, 7, 9, 10)],
     "size": [{"metric": "cosine", "embedding_dim": d} for d in (5, 10, 20, 50, 100)],
 }
-OF_THE_NETWORK = ("noise", "embedding_dim")  # settings that pretraining depends on
+OF_THE_NETWORK = ("noise", "embedding_dim", "rescale")  # settings that pretraining depends on
 DECAYS = 5  # in a run, whatever its length
 FIELDS = (
     "study", "data", "setting", "seed", "pretrain_epochs", "epochs", "acc", "nmi", "ari", "precision", "start_acc",

@@ -3,6 +3,7 @@
 import csv
 import dataclasses
 import inspect
+import json
 import statistics
 import sys
 from collections import defaultdict
@@ -25,7 +26,7 @@ project = "diffclust"
 copyright = "the diffclust developers"
 release = version = __version__
 extensions = ["myst_parser"]
-exclude_patterns = ["_build", "results.head.md", "explain.head.md"]
+exclude_patterns = ["_build", "results.head.md", "explain.head.md", "invariance.head.md"]
 html_theme = "furo"
 html_title = "diffclust"
 html_static_path = ["_static"]
@@ -216,8 +217,37 @@ def explain_page() -> str:
     return (HERE / "explain.head.md").read_text().replace("{{faithfulness}}", "\n".join(lines))
 
 
+def invariance_page() -> str:
+    """What each setting of CrossMetric did, beside k-means on the network it began with."""
+    rows = list(csv.DictReader((HERE.parent / "benchmarks/results/cross_metric.csv").open()))
+    groups = defaultdict(list)
+    for row in rows:
+        groups[row["study"], row["data"], row["setting"], f"{row['pretrain_epochs']} + {row['epochs']}"].append(row)
+    lines = [
+        "| study | data | setting | epochs | seeds | ACC | AE + k-means | NMI | AE + k-means | loss | clusters |",
+        "|---|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for (study, data, setting, epochs), group in groups.items():
+        cells = []
+        for name in ("acc", "start_acc", "nmi", "start_nmi"):
+            values = [float(row[name]) for row in group]
+            spread = f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else ""
+            cells.append(f"{statistics.mean(values):.1f}{spread}")
+        first, last, left = (
+            statistics.mean(float(row[name]) for row in group)
+            for name in ("first_loss", "last_loss", "effective_clusters")
+        )
+        said = ", ".join(f"{name} {value}" for name, value in json.loads(setting).items())
+        lines.append(
+            f"| {study} | {data} | {said} | {epochs} | {len(group)} | {' | '.join(cells)} "
+            f"| {first:.2f} to {last:.2f} | {left:.1f} |"
+        )
+    return (HERE / "invariance.head.md").read_text().replace("{{table}}", "\n".join(lines))
+
+
 (HERE / "methods").mkdir(exist_ok=True)
 for method in (*METHODS, *TRANSDUCTIVE):
     (HERE / "methods" / f"{method.name}.md").write_text(method_page(method))
 (HERE / "results.md").write_text(results_page())
 (HERE / "explain.md").write_text(explain_page())
+(HERE / "invariance.md").write_text(invariance_page())
