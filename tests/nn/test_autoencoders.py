@@ -9,11 +9,11 @@ from diffclust.nn import ConvAutoencoder, DenseAutoencoder, Identity, PoolingAut
 from diffclust.nn.autoencoders import NETWORKS, Wrapped
 
 IMAGES = [(1, 4, 4), (1, 5, 7), (1, 8, 8), (1, 15, 15), (1, 28, 28), (3, 32, 32)]
-SMALL = {"dense": {"hidden": (8, 6)}, "conv": {"hidden": 8}, "conv-pool": {"hidden": 8}, "identity": {}}
+SMALL = {"dense": {"hidden": (8, 6)}, "conv": {"hidden": 8}, "conv-pool": {"hidden": 8}}
 
 
 def small(kind, shape, **options):
-    return NETWORKS[kind](shape, 3, **{**SMALL[kind], **options}).eval()
+    return NETWORKS[kind](shape, 3, **{**SMALL.get(kind, {}), **options}).eval()
 
 
 def linears(network):
@@ -55,7 +55,7 @@ def test_convolutions_refuse_rows(kind):
         small(kind, (10,))
 
 
-@pytest.mark.parametrize("kind", sorted(NETWORKS))
+@pytest.mark.parametrize("kind", sorted(set(NETWORKS) - {"dictionary", "conv-dictionary"}))  # these are linear
 def test_sigmoid_output_stays_in_range(kind):
     network = small(kind, (1, 6, 6), output="sigmoid")
     z = 50 * torch.randn(20, network.embedding_dim)
