@@ -156,16 +156,6 @@ def test_zero_epochs_is_pretraining_and_start(quick, digits):
     assert (model.predict(digits[0]) == model.labels_).all()
 
 
-def test_partial_fit_starts_and_goes_on(quick, blobs):
-    X, y = blobs
-    model = quick(pretrain_epochs=40, epochs=20).partial_fit(X[:100])
-    before = model.predict(X)
-    model.partial_fit(X[100:])
-    assert adjusted_rand_score(y, model.predict(X)) > 0.95
-    assert (model.predict(X) == before).mean() > 0.95  # cluster 3 stays cluster 3
-    assert (model.predict(X[100:]) == model.labels_).all()
-
-
 def test_callbacks_watch_and_stop(quick, digits):
     seen = []
 
@@ -403,7 +393,7 @@ def test_bad_input_is_named_and_leaves_the_estimator_as_it_was(quick, blobs, kin
 
 def test_bad_width_at_predict(quick, blobs, digits):
     model = quick().fit(blobs[0])
-    for answer in (model.predict, model.predict_proba, model.transform, model.score, model.partial_fit):
+    for answer in (model.predict, model.predict_proba, model.transform, model.score):
         with pytest.raises(ValueError, match=r"5 features.*expecting 6"):
             answer(blobs[0][:, :5])
         with pytest.raises(ValueError, match=r"5 features.*expecting 6"):
@@ -556,22 +546,10 @@ def test_values_too_large_are_refused_and_change_nothing(quick, blobs):
     model = quick().fit(blobs[0])
     centers = model.cluster_centers_.copy()
     for huge in (np.full((2, 6), 1e300), torch.full((2, 6), 1e300, dtype=torch.float64)):
-        for answer in (model.predict, model.predict_proba, model.partial_fit):
+        for answer in (model.predict, model.predict_proba):
             with pytest.raises(ValueError, match="too large for float32"):
                 answer(huge)
     assert (model.cluster_centers_ == centers).all()
-
-
-def test_single_rows_do_not_carry_the_centres_away(quick, digits):
-    images, _ = digits
-    model = quick(4, pretrain_epochs=10, epochs=4).fit(images)
-    before = model.predict(images)
-    state = torch.get_rng_state()
-    for i in range(60):
-        model.partial_fit(images[i : i + 1])
-    assert (model.predict(images) == before).mean() > 0.9
-    assert (torch.get_rng_state() == state).all()
-    assert not model.diagnostics_["collapsed"]
 
 
 def test_sparse_rows_are_made_dense_in_small_blocks(quick, monkeypatch):

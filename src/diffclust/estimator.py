@@ -36,6 +36,7 @@ from .nn.augment import jitter
 from .nn.autoencoders import Autoencoder, Identity
 from .nn.cluster import Start
 from .selection import RULES, Run
+from .streams import Online
 
 hyperparameters = dataclass(kw_only=True, eq=False, repr=False)
 
@@ -53,7 +54,13 @@ def describe(value: Any) -> Any:
 
 @hyperparameters
 class PrototypeClusterer(
-    Explainable, ClassNamePrefixFeaturesOutMixin, CallbackSupportMixin, ClusterMixin, TransformerMixin, BaseEstimator
+    Online,
+    Explainable,
+    ClassNamePrefixFeaturesOutMixin,
+    CallbackSupportMixin,
+    ClusterMixin,
+    TransformerMixin,
+    BaseEstimator,
 ):
     """A network with centres in its embedding, trained by gradients; it answers for rows it has not seen.
 
@@ -114,9 +121,6 @@ class PrototypeClusterer(
 
     @abstractmethod
     def build_model(self, autoencoder: Autoencoder, n_samples: int) -> ClusterModel: ...
-
-    def online_step(self, model: Any, z: Tensor) -> None:
-        raise NotImplementedError(f"{type(self).__name__} does not learn online.")
 
     def network_options(self) -> dict[str, dict[str, Any]]:
         """Constructor arguments for each kind of network, where the method has its own."""
@@ -281,24 +285,6 @@ class PrototypeClusterer(
             raise ValueError(f"augment={self.augment} needs images; for rows give a callable or None.")
         return functools.partial(jitter, strength=0.5 if self.augment == "auto" else float(self.augment))
 
-    def partial_fit(self, X: Any, y: Any = None) -> Self:
-        """Learn from one arriving batch. The first call is a `fit`; later ones move the centres and leave the
-        network as it is, so that cluster 3 stays cluster 3."""
-        if not hasattr(self, "model_"):
-            return self.fit(X)
-        given = read(self, X, fitting=False)
-        data = Data(given.rows, choose_device(self.device))
-        model = self.model_.to(data.device).eval()
-        with seeded(self.seed_, data.device):
-            self.online_step(model, data.map(model.embed))
-            run = Run.evaluate(model, data, seed=self.seed_, history=self.history_, reports=[])
-        # the temperature and the diagnosis stay those of the fit: a batch is too little to judge by
-        run.temperature = self.temperature_
-        known = vars(self)["diagnostics_"]
-        self._describe(run)
-        self.diagnostics_.update({**known, "sizes": self.diagnostics_["sizes"]})
-        return self
-
     # ---- answering
 
     def predict(self, X: Any) -> Any:
@@ -355,6 +341,7 @@ class PrototypeClusterer(
         best = runs[RULES[self.select](runs)]
         for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("__")]:
             delattr(self, name)
+        self._forget_stream()
         for name, value in given.attributes.items():
             setattr(self, name, value)
         self.runs_ = [run.to_dict() for run in runs]

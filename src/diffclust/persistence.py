@@ -51,6 +51,7 @@ def save(estimator: Any, folder: str | os.PathLike[str]) -> None:
     tensors = {f"model.{name}": value for name, value in estimator.model_.state_dict().items()}
     tensors["labels_"] = torch.from_numpy(estimator.labels_)
     tensors["cluster_centers_"] = torch.from_numpy(estimator.cluster_centers_)
+    tensors |= {f"stream.{name}": value for name, value in estimator.stream_state().items()}
     for i, run in enumerate(estimator.runs_):
         tensors[f"runs.{i}.labels"] = torch.from_numpy(run["labels"])
     for name in estimator.code:
@@ -145,6 +146,7 @@ def _rebuild(settings: dict[str, Any], tensors: dict[str, Tensor], module: nn.Mo
     model = builder.build_model(autoencoder, len(estimator.labels_))
     model.load_state_dict(state)
     estimator.model_ = model.eval()
+    estimator.resume_stream({n.removeprefix("stream."): t for n, t in tensors.items() if n.startswith("stream.")})
     if module is not None:
         estimator.network = module
     return estimator

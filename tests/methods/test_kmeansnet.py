@@ -100,5 +100,5 @@ def test_the_papers_networks(digits, name):
 def test_decoupled_weights_do_not_learn_online(spheres):
     X, _ = spheres
     model = KMeansNet(5, network="identity", decoupled=True, epochs=1, random_state=0).fit(X)
-    with pytest.raises(NotImplementedError, match="decoupled"):
+    with pytest.raises(AttributeError, match="decoupled"):
         model.partial_fit(X)

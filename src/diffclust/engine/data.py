@@ -2,6 +2,7 @@
 
 import functools
 import hashlib
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sized
 from dataclasses import dataclass
@@ -32,6 +33,10 @@ class Rows(ABC, Sized):
     @abstractmethod
     def take(self, index: Tensor) -> Tensor: ...
 
+    def block(self, start: int, stop: int, device: torch.device) -> Tensor:
+        """Rows that follow one another."""
+        return self.take(torch.arange(start, stop, device=device))
+
     def to(self, device: torch.device) -> "Rows":
         return self
 
@@ -49,6 +54,9 @@ class TensorRows(Rows):
 
     def take(self, index: Tensor) -> Tensor:
         return self.x[index.to(self.x.device)]
+
+    def block(self, start: int, stop: int, device: torch.device) -> Tensor:
+        return self.x[start:stop]
 
     def to(self, device: torch.device) -> Rows:
         return TensorRows(self.x.to(device), self.divisor)
@@ -96,6 +104,12 @@ class SparseRows(Rows):
         return torch.from_numpy(self.matrix[index.cpu().numpy()].toarray())
 
 
+def sample(item: Any) -> Tensor:
+    """Of what a Dataset gives: the thing itself, or the first of a tuple."""
+    x = torch.as_tensor(item[0] if isinstance(item, (tuple, list)) else item).detach()
+    return x[None] if x.ndim == 2 else x
+
+
 class DatasetRows(Rows):
     """A torch Dataset with a length; an item is a sample, or a tuple that starts with one."""
 
@@ -106,16 +120,11 @@ class DatasetRows(Rows):
         return len(self.dataset)
 
     def take(self, index: Tensor) -> Tensor:
-        items = [self.sample(i) for i in index.tolist()]
+        items = [sample(self.dataset[i]) for i in index.tolist()]
         for i, item in zip(index.tolist(), items, strict=True):
             if tuple(item.shape) != self.row_shape:
                 raise ValueError(f"Sample {i} has shape {tuple(item.shape)}, the others {self.row_shape}.")
         return torch.stack(items)
-
-    def sample(self, i: int) -> Tensor:
-        item = self.dataset[i]
-        item = torch.as_tensor(item[0] if isinstance(item, (tuple, list)) else item).detach()
-        return item[None] if item.ndim == 2 else item
 
 
 class Summary(NamedTuple):
@@ -155,16 +164,27 @@ class Data:
         return self.rows.row_shape
 
     def take(self, index: Tensor) -> Tensor:
-        x = self.rows.take(index).to(self.device)
+        return self._values(self.rows.take(index))
+
+    def _values(self, x: Tensor) -> Tensor:
+        x = x.to(self.device)
         x = x if x.dtype == torch.float32 else x.float()
         return x if self.rows.divisor == 1 else x / self.rows.divisor
 
     def take_checked(self, index: Tensor) -> Tensor:
         """`take`, refusing what is not finite; it waits for the device, so not in a training step."""
-        x = self.take(index)
-        bad = ~x.flatten(1).isfinite().all(1)
-        if bad.any():
-            row = int(index[bad][0])
+        return self._checked(self.take(index), index)
+
+    def block(self, start: int, stop: int) -> Tensor:
+        """Rows that follow one another, refusing what is not finite."""
+        return self._checked(self._values(self.rows.block(start, stop, self.device)), range(start, stop))
+
+    def _checked(self, x: Tensor, index: Tensor | range) -> Tensor:
+        if math.isfinite(x.sum().item()):  # then every value is
+            return x
+        bad = (~x.flatten(1).isfinite().all(1)).nonzero()
+        if len(bad):
+            row = int(index[int(bad[0])])
             raise ValueError(f"Input X contains NaN, infinity or a value too large for float32, first in row {row}.")
         return x
 
@@ -186,10 +206,10 @@ class Data:
     def map(self, fn: Callable[[Tensor], Tensor], index: Tensor | None = None) -> Tensor:
         """fn over everything, or over the rows at `index`, in order: a row's result does not depend on the rows
         asked for with it."""
-        index = torch.arange(len(self), device=self.device) if index is None else index
         results = []
-        for part in index.split(CHUNK):
-            x = self.take_checked(part)
+        for start in range(0, len(self) if index is None else len(index), CHUNK):
+            stop = min(start + CHUNK, len(self) if index is None else len(index))
+            x = self.block(start, stop) if index is None else self.take_checked(index[start:stop])
             missing = max(0, FEWEST - len(x))
             padded = torch.cat([x, x[:1].expand(missing, *x.shape[1:])]) if missing else x
             results.append(fn(padded)[: len(x)])
@@ -210,7 +230,7 @@ class Data:
         total = torch.zeros(self.row_shape, dtype=torch.float64, device=self.device)
         squares = torch.zeros_like(total)
         for start in range(0, len(self), CHUNK):
-            x = self.take_checked(torch.arange(start, min(start + CHUNK, len(self)), device=self.device))
+            x = self.block(start, min(start + CHUNK, len(self)))
             low, high = min(low, x.min().item()), max(high, x.max().item())
             total += x.sum(0, dtype=torch.float64)
             squares += x.double().square().sum(0)

@@ -99,6 +99,9 @@ class ClusterModel(Trainable):
     def reconstruct(self, x: Tensor) -> Tensor:
         return self.decode(self.embed(x))
 
+    def hold_centers(self) -> None:
+        """From here on `loss` is that of a step in which the network learns and the centres rest."""
+
     @abstractmethod
     def clustering_loss(self, z: Tensor) -> Tensor:
         """The method's clustering loss of each embedded row, (b, d) -> (b,), on the paper's scale."""
@@ -145,6 +148,24 @@ class Pretraining(Trainable):
 
     def reconstruct(self, x: Tensor) -> Tensor:
         return self.model.reconstruct(x)
+
+    def parameters(self, recurse: bool = True) -> Any:
+        return self.model.autoencoder.parameters(recurse)
+
+
+class NetworkAlone(Trainable):
+    """A model's network on the method's own loss, with the centres at rest."""
+
+    def __init__(self, model: ClusterModel) -> None:
+        super().__init__()
+        self.model = model
+
+    def loss(self, batch: Batch) -> Losses:
+        self.model.hold_centers()
+        return self.model.loss(batch)
+
+    def after_backward(self) -> None:
+        self.model.clusters.zero_grad()
 
     def parameters(self, recurse: bool = True) -> Any:
         return self.model.autoencoder.parameters(recurse)

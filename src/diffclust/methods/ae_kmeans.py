@@ -81,3 +81,6 @@ class AEKMeans(AutoencoderClusterer):
 
     def is_joint(self) -> bool:
         return False
+
+    def offline(self) -> str:
+        return ""

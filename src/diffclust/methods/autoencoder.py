@@ -2,7 +2,6 @@
 
 from typing import Any, ClassVar, Literal
 
-from torch import Tensor
 from torch.optim import Optimizer
 
 from .. import networks
@@ -12,6 +11,7 @@ from ..engine.optimizers import make_optimizer
 from ..estimator import PrototypeClusterer, hyperparameters
 from ..nn.autoencoders import Autoencoder
 from ..nn.cluster import ClusterLayer
+from ..streams import Arrived
 
 
 @hyperparameters
@@ -53,9 +53,9 @@ class AutoencoderClusterer(PrototypeClusterer):
         layers = [(f"layer {i + 1}", LayerPretraining(model, i), self.layer_epochs) for i in range(depth)]
         return [*layers, *super().pretraining_plan(model, epochs)]
 
-    def online_step(self, model: Any, z: Tensor) -> None:
-        """The network rests, and each centre goes a tenth of the way to the mean of its rows."""
-        model.clusters.move_(z, 0.1)
+    def online_step(self, model: Any, arrived: Arrived) -> None:
+        """Each centre is the mean of all the rows it has had."""
+        model.clusters.average_(arrived.pull, arrived.mass, arrived.counts)
 
 
 def paper_settings(n_clusters: int, **changes: Any) -> dict[str, Any]:

@@ -230,6 +230,9 @@ class CrossMetric(AutoencoderClusterer):
     def pretraining(self, model: ClusterModel) -> Pretraining:
         return Pretraining(model, noise=self.noise)
 
+    def offline(self) -> str:
+        return "the frequencies its answers depend on are taken over all rows"
+
     def _probabilities(self, z: Tensor) -> Tensor:
         return self.model_.clusters(z).float()
 

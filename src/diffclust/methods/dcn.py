@@ -26,6 +26,7 @@ from ..estimator import hyperparameters
 from ..nn.autoencoders import Autoencoder
 from ..nn.cluster import ClusterLayer, Start
 from ..nn.ops import hard
+from ..streams import Arrived
 from .autoencoder import AutoencoderClusterer, paper_settings
 
 
@@ -113,6 +114,14 @@ class DCN(AutoencoderClusterer):
             for name, k in (("mnist", 10), ("usps", 10), ("20newsgroups", 20), ("rcv1", 4))
         },
     }
+
+    def offline(self) -> str:
+        return ""
+
+    def online_step(self, model: Any, arrived: Arrived) -> None:
+        """Eq. (10), going on with the counts that training ended with."""
+        model.clusters.average_(arrived.pull, arrived.mass, model.counts[:, 0])
+        model.counts += arrived.mass[:, None]
 
     def build_model(self, autoencoder: Autoencoder, n_samples: int) -> DCNModel:
         return DCNModel(

@@ -124,6 +124,9 @@ class SelfSharpening(AutoencoderClusterer):
         """About one pass in batches of 256, and at most the 140 steps both papers have for MNIST."""
         return max(1, min(140, n_samples // 256)) if self.interval == "auto" else int(self.interval)
 
+    def offline(self) -> str:
+        return "the target it learns from is taken over all rows"
+
     def _check_settings(self) -> None:
         super()._check_settings()
         whole = isinstance(self.interval, numbers.Integral) and not isinstance(self.interval, bool)

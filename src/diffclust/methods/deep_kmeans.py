@@ -209,6 +209,9 @@ class DeepKMeans(AutoencoderClusterer):
             l2=self.l2,
         )
 
+    def offline(self) -> str:
+        return "the mean is no centre under a distance of your own" if callable(self.distance) else ""
+
     def _alphas(self) -> Sequence[float]:
         if isinstance(self.alphas, str):
             return annealing_schedule() if self.annealing else (1000.0,)

@@ -25,6 +25,7 @@ from ..estimator import PrototypeClusterer, hyperparameters
 from ..nn.autoencoders import Autoencoder
 from ..nn.cluster import ClusterLayer, Start
 from ..nn.ops import hard
+from ..streams import Arrived
 
 ALPHA_GRID = tuple(m * 10.0**p for p in range(-5, 1) for m in (1, 5))
 
@@ -235,7 +236,10 @@ class KMeansNet(PrototypeClusterer):
     def is_joint(self) -> bool:
         return self.joint
 
-    def online_step(self, model: Any, z: Tensor) -> None:
-        if self.decoupled:
-            raise NotImplementedError("partial_fit of decoupled weights: not yet; use decoupled=False.")
-        model.clusters.move_(z, model.center_step)
+    def offline(self) -> str:
+        return "decoupled weights have no centres to move; use decoupled=False" if self.decoupled else ""
+
+    def online_step(self, model: Any, arrived: Arrived) -> None:
+        """The centres move as in training, by the soft assignment."""
+        member = model.clusters.assignment(arrived.logits)
+        model.clusters.step_(member.T @ arrived.z, member.sum(0), model.center_step)

@@ -47,6 +47,7 @@ from ..nn.graph import Graph, affinity, laplacian, scales
 from ..nn.kmeans import kmeans
 from ..nn.ladmm import LADMMBlock
 from ..nn.ops import squared_distances
+from ..streams import Arrived
 
 HIDDEN = 256  # width of the classifier
 APART = 3.0  # distance scale of the classifier's centres at the start
@@ -410,9 +411,15 @@ class SSCNet(PrototypeClusterer):
     def pretraining(self, model: Any) -> SparseCoding:
         return SparseCoding(model)
 
-    def online_step(self, model: Any, z: Tensor) -> None:
+    def offline(self) -> str:
+        return ""
+
+    def online_step(self, model: Any, arrived: Arrived) -> None:
         """The centres of the classifier follow the new rows; codes and classifier rest."""
-        model.clusters.move_(z, ONLINE * min(1.0, len(z) / 256))
+        model.clusters.move_(arrived.z, ONLINE * min(1.0, len(arrived.z) / 256))
+
+    def online_learner(self, model: ClusterModel) -> Trainable:
+        raise ValueError("learn_network=True: the pseudo-labels that SSCNet's network learns are those of all rows.")
 
     def _check_settings(self) -> None:
         super()._check_settings()

@@ -25,6 +25,7 @@ from ..estimator import PrototypeClusterer, hyperparameters
 from ..nn.autoencoders import Autoencoder
 from ..nn.cluster import ClusterLayer, Start
 from ..nn.ops import hard
+from ..streams import Arrived
 
 CenterUpdate = Literal["normalized", "optimizer", "unnormalized"]
 
@@ -65,6 +66,9 @@ class TELLModel(ClusterModel):
         turn = epoch // 2 if self.network_learns else epoch
         self.step.fill_(self.center_step / (1 + self.center_decay * turn))
         self.members.zero_()
+
+    def hold_centers(self) -> None:
+        self.moving_centers = self.regime = False
 
     def loss(self, batch: Batch) -> Losses:
         z = self.embed(batch.x)
@@ -200,6 +204,9 @@ class TELL(PrototypeClusterer):
     def is_joint(self) -> bool:
         return self.joint
 
-    def online_step(self, model: Any, z: Tensor) -> None:
-        """The paper's online rule: the centres move as in an even epoch, the network rests."""
-        model.clusters.move_(z, model.center_step)
+    def offline(self) -> str:
+        return ""
+
+    def online_step(self, model: Any, arrived: Arrived) -> None:
+        """The paper's online rule: the centres move as in an even epoch."""
+        model.clusters.step_(arrived.pull, arrived.mass, model.center_step)

@@ -170,5 +170,8 @@ class VaDE(AutoencoderClusterer):
             repair=self.repair,
         )
 
+    def offline(self) -> str:
+        return "weights and variances of the mixture would stay behind its means"
+
     def network_options(self) -> dict[str, dict[str, Any]]:
         return {"dense": {"glorot": True, "variational": True}, "conv": {"variational": True}}

@@ -148,14 +148,29 @@ class ClusterLayer(nn.Module):
         member = self.assignment(self.logits(z))  # (b, k)
         with torch.autocast(z.device.type, enabled=False):
             pull = member.T @ z
-        mass = member.sum(0)[:, None]
+        self.step_(pull, member.sum(0), step)
+
+    @torch.no_grad()
+    def step_(self, pull: Tensor, mass: Tensor, step: float | Tensor = 0.1) -> None:
+        """`move_` where the sums m_j (k, d) of each centre's members and their number (k,) are known."""
+        mass = mass[:, None]
         step = step * mass.clamp_max(1)
         if self.sphere:
             self.weight.add_(2 * self.alpha * step * F.normalize(pull, dim=1))
             self.project_()
         else:
-            mean = pull / mass.clamp_min(torch.finfo(z.dtype).tiny)
+            mean = pull / mass.clamp_min(torch.finfo(pull.dtype).tiny)
             self.weight.add_(step * (2 * self.alpha * mean - self.weight))
+
+    @torch.no_grad()
+    def average_(self, pull: Tensor, mass: Tensor, counts: Tensor) -> None:
+        """Each centre becomes the mean of the c_j rows it has had and the new ones, of which sum and number are given:
+            Ω_j <- Ω_j + (m_j - n_j Ω_j) / (c_j + n_j).
+        On the sphere, the mean's direction. A centre without new rows stays."""
+        total = (counts + mass).clamp_min(1).to(pull.dtype)[:, None]
+        self.weight.add_((2 * self.alpha * pull - mass[:, None] * self.weight) / total)
+        if self.sphere:
+            self.project_()
 
     @torch.no_grad()
     def project_(self) -> None:
