@@ -4,7 +4,7 @@ import copy
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
@@ -46,7 +46,7 @@ class Stream:
     rows: int = 0
     batches: int = 0
     optimizer: Optimizer | None = None
-    last: Tensor | None = field(default=None)  # embedding of the last batch, until someone asks for its labels
+    last: Tensor | None = None  # embedding of the last batch
 
     def count(self, mass: Tensor) -> None:
         self.rows += int(mass.sum())
@@ -72,7 +72,7 @@ class Waiting:
     """Rows of a stream that cannot start yet: the distinct ones, fewer than there are to be clusters."""
 
     rows: Tensor
-    first: Given
+    attributes: dict[str, Any]  # of the first batch
 
 
 class Online:
@@ -138,18 +138,18 @@ class Online:
             given = read(self, X, fitting=True)
         else:
             judge = copy.copy(self)  # one that knows what the first batch looked like
-            vars(judge).update(waiting.first.attributes)
+            vars(judge).update(waiting.attributes)
             given = read(judge, X, fitting=False)
         data = Data(given.rows, torch.device("cpu"))
         known = waiting.rows if waiting else data.block(0, 1)[:0]
         distinct = _distinct(known, data, max(2, self.n_clusters))
         if len(distinct) < max(2, self.n_clusters):
-            self._waiting = Waiting(distinct, waiting.first if waiting else given)
+            self._waiting = Waiting(distinct, waiting.attributes if waiting else given.attributes)
         elif waiting is None:
             self.fit(given)
         else:
             rows = torch.cat([known, data.map(lambda x: x)])
-            self.fit(replace(waiting.first, rows=TensorRows(rows)))
+            self.fit(replace(given, rows=TensorRows(rows), attributes=waiting.attributes))
 
     def _take_in(self, X: Any, learn_network: bool) -> None:
         given = read(self, X, fitting=False)
@@ -220,7 +220,8 @@ class Online:
     def resume_stream(self, state: dict[str, Tensor]) -> None:
         if state:
             so_far = self.diagnostics_["stream"]
-            self._stream = Stream(*(state[name] for name in KEPT), rows=so_far["rows"], batches=so_far["batches"])
+            origin, counts, last_seen, last_row = (state[name] for name in KEPT)
+            self._stream = Stream(origin, counts, last_seen, last_row, so_far["rows"], so_far["batches"])
 
     def _forget_stream(self) -> None:
         for name in ("_stream", "_waiting"):
@@ -230,23 +231,24 @@ class Online:
 
         def __getattr__(self, name: str) -> Any:
             if name in OF_THE_LAST_BATCH and getattr(vars(self).get("_stream"), "last", None) is not None:
-                self._look_at_the_last_batch()
+                setattr(self, name, self._of_the_last_batch(name))
                 return vars(self)[name]
             if name == "partial_fit":
                 raise AttributeError(f"{type(self).__name__} does not learn online: {self.offline()}.")
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     @torch.no_grad()
-    def _look_at_the_last_batch(self) -> None:
-        """Only now: a stream that nobody asks should not wait for it."""
-        stream, clusters = self._stream, self.model_.clusters
-        assert stream.last is not None
-        z = stream.last.to(clusters.weight.device).double()
-        owner = clusters.logits(z).argmax(1)
-        self.labels_ = owner.cpu().numpy()
-        self.inertia_ = (z - clusters.centers.double()[owner]).square().sum().item()
-        self.clustering_loss_ = self.model_.clustering_loss(z).mean().item()
-        stream.last = None
+    def _of_the_last_batch(self, name: str) -> Any:
+        """Only when it is asked for: a stream should not wait for what nobody reads."""
+        last, clusters = self._stream.last, self.model_.clusters
+        assert last is not None
+        z = last.to(clusters.weight.device).double()
+        if name == "clustering_loss_":
+            return self.model_.clustering_loss(z).mean().item()
+        owner = largest(clusters.logits(z))
+        if name == "labels_":
+            return owner.cpu().numpy()
+        return (z - clusters.centers.double()[owner]).square().sum().item()
 
 
 def _distinct(known: Tensor, data: Data, enough: int) -> Tensor:
