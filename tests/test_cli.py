@@ -161,8 +161,8 @@ def test_methods_fit_a_narrow_terminal(works):
         (["compare", "digits", "-k", "3", "--seeds", "0"], "'--seeds'"),
         (["predict", "nowhere", "digits", "--out", "a.csv"], "No such folder: nowhere"),
         (["predict", ".", "digits", "--out", "a.csv"], "is not a saved diffclust model"),
-        (["predict", ".", "digits", "--out", "a.txt"], "should end in .csv or .npy"),
-        (["predict", ".", "digits", "--out", "a.npy", "--proba"], "--proba needs a .csv"),
+        (["predict", ".", "digits", "--out", "a.txt"], "should end in .csv, .parquet or .npy"),
+        (["predict", ".", "digits", "--out", "a.npy", "--proba"], "--proba needs a .csv or .parquet"),
     ],
 )
 def test_asked_wrongly(refused, words, says):

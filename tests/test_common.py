@@ -339,9 +339,14 @@ def _with(value):
     return X
 
 
-class Stream(IterableDataset):
+class Once(IterableDataset):
+    """It runs dry."""
+
+    def __init__(self):
+        self.items = iter(torch.rand(20, 3))
+
     def __iter__(self):
-        return iter(torch.zeros(5, 3))
+        return self.items
 
 
 class Ragged(Dataset):
@@ -371,7 +376,7 @@ BAD_INPUT = {
     "tiny images": (RNG.random((20, 2, 3)), "2x3"),
     "negative integer images": (-np.ones((20, 8, 8), dtype=int), "-1"),
     "ragged dataset": (Ragged(), "Sample 19 has shape"),
-    "stream": (Stream(), "IterableDataset"),
+    "stream that runs dry": (Once(), "IterableDataset"),
     "none": (None, "None|NoneType"),
 }
 

@@ -140,29 +140,26 @@ def fit(
 def predict(
     model: Annotated[Path, typer.Argument(help="Folder of a fitted model.")],
     data: Data,
-    out: Annotated[Path, typer.Option(help="A .csv or .npy file.")],
+    out: Annotated[Path, typer.Option(help="A .csv, .parquet or .npy file, written as the rows are read.")],
     proba: Annotated[bool, typer.Option("--proba", help="The probabilities too.")] = False,
     device: Device = "auto",
 ) -> None:
     """Label the rows of DATA with a fitted model."""
-    if out.suffix not in (".csv", ".npy"):
-        raise Wrong(f"--out {out} should end in .csv or .npy.")
+    if out.suffix not in (".csv", ".npy", ".parquet"):
+        raise Wrong(f"--out {out} should end in .csv, .parquet or .npy.")
     if proba and out.suffix == ".npy":
-        raise Wrong("--proba needs a .csv file.")
+        raise Wrong("--proba needs a .csv or .parquet file.")
     _check_out(out, folder=False)
+    from .inputs import read as read_rows
     from .persistence import load
+    from .writers import write
 
     estimator = load(model, device=device)
-    X, _, _ = _read_for(model, estimator, data)
-    labels = estimator.predict(X)
-    probabilities = estimator.predict_proba(X) if proba else None
-    if out.suffix == ".npy":
-        import numpy as np
-
-        np.save(out, labels)
-    else:
-        _write_labels(out, labels, probabilities)
-    print(f"{len(labels):,} labels in {out}")
+    in_groups = Path(data).suffix == ".parquet" and Path(data).is_file() and _load_words(model) is None
+    X = Path(data) if in_groups else _read_for(model, estimator, data)[0]
+    given = read_rows(estimator, X, fitting=False)
+    write(out, estimator.predict_in_parts(given), len(given.rows), proba=proba)
+    print(f"{len(given.rows):,} labels in {out}")
 
 
 @app.command()
@@ -553,13 +550,10 @@ def _print_runs(runs: list[dict[str, Any]], names: list[str]) -> None:
     _table(["", *columns, "seconds"], rows)
 
 
-def _write_labels(path: Path, labels: "np.ndarray", probabilities: "np.ndarray | None" = None) -> None:
+def _write_labels(path: Path, labels: "np.ndarray") -> None:
     with path.open("w") as file:
-        extra = [] if probabilities is None else [f"p{j}" for j in range(probabilities.shape[1])]
-        file.write(",".join(["row", "label", *extra]) + "\n")
-        for i, label in enumerate(labels):
-            chances = [] if probabilities is None else [f"{p:.6f}" for p in probabilities[i]]
-            file.write(",".join([str(i), str(label), *chances]) + "\n")
+        file.write("row,label\n")
+        file.writelines(f"{i},{label}\n" for i, label in enumerate(labels))
 
 
 def _table(header: list[str], rows: list[list[str]]) -> None:

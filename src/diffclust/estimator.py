@@ -6,7 +6,7 @@ import numbers
 import os
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Self
 
@@ -294,6 +294,19 @@ class PrototypeClusterer(
         """softmax_j(-|z - Ω_j|² / temperature_): see `temperature_`."""
         return self._answer(X, self._probabilities)
 
+    def predict_in_parts(self, X: Any) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Labels and probabilities, a thousand rows at a time and in order: for answers larger than memory."""
+        data, model = self._ask(read(self, X, fitting=False))
+
+        def ask(x: Tensor) -> Tensor:
+            z = model.embed(x).double()
+            label = model.clusters.logits(z).argmax(1, keepdim=True)
+            return torch.cat([label.double(), self._probabilities(z).double()], dim=1)
+
+        for part in data.parts(ask):
+            answers = part.cpu().numpy()
+            yield answers[:, 0].astype(np.int64), answers[:, 1:].astype(np.float32)
+
     def transform(self, X: Any) -> Any:
         return self._answer(X, lambda z: z.float())
 
@@ -320,9 +333,12 @@ class PrototypeClusterer(
         """ask of the embedded rows, in float64: the last bits of narrow float32 products depend on a row's place."""
         check_is_fitted(self)
         given = read(self, X, fitting=False)
-        data = Data(given.rows, choose_device(self.device))
-        model = self.model_.to(data.device).eval()
+        data, model = self._ask(given)
         return given.give(data.map(lambda x: ask(model.embed(x).double())))
+
+    def _ask(self, given: Given) -> tuple[Data, ClusterModel]:
+        data = Data(given.rows, choose_device(self.device))
+        return data, self.model_.to(data.device).eval()
 
     def _probabilities(self, z: Tensor) -> Tensor:
         clusters = self.model_.clusters

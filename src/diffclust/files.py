@@ -14,13 +14,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from .extras import extra
+
+if TYPE_CHECKING:
+    from .engine.sources import ParquetRows
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -256,6 +259,35 @@ def _label_column(columns: Sequence[str]) -> int | None:
     if len(found) > 1:
         raise ValueError(f"{', '.join(repr(columns[i]) for i in found)} could all be the labels. Keep one.")
     return found[0] if found else None
+
+
+def open_parquet(path: Path) -> "ParquetRows":
+    """A .parquet file whose row groups are read when they are needed; a column of labels is left out."""
+    from .engine.sources import ParquetRows
+
+    parquet = extra("pyarrow.parquet", "data", "Reading a .parquet file", package="pyarrow")
+    if not path.is_file():
+        raise FileNotFoundError(f"No such file: {path}")
+    try:
+        file = parquet.ParquetFile(path)
+        columns = _feature_columns(file.schema_arrow)
+        if file.metadata.num_rows == 0:
+            raise ValueError("it is empty: 0 rows.")
+    except (ValueError, OSError) as error:  # not parquet is a ValueError, too
+        raise ValueError(f"{path}: {error}") from error
+    return ParquetRows(file, columns)
+
+
+def _feature_columns(schema: Any) -> list[str]:
+    """All but the labels, if they are numbers."""
+    from pyarrow import types
+
+    label = _label_column(schema.names)
+    names = [name for i, name in enumerate(schema.names) if i != label and name != "__index_level_0__"]
+    kinds = {name: schema.field(name).type for name in names}
+    numeric = (types.is_integer, types.is_floating, types.is_boolean)
+    _check_columns([name for name, kind in kinds.items() if not any(is_kind(kind) for is_kind in numeric)], len(names))
+    return names
 
 
 def _check_columns(words: list[str], n_features: int) -> None:

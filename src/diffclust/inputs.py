@@ -6,9 +6,11 @@ arrays are channels-last and torch tensors channels-first.
 """
 
 import itertools
+import os
 from collections.abc import Callable, Iterator
 from copy import copy
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -19,7 +21,9 @@ from sklearn.utils.validation import validate_data
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
+from . import files
 from .engine.data import CHUNK, ArrayRows, Data, DatasetRows, Rows, SparseRows, TensorRows, sample
+from .engine.sources import IterableRows, ParquetRows
 
 Layout = Literal["rows", "grey", "channels-first", "channels-last"]
 MOST_CHANNELS = 4
@@ -77,10 +81,17 @@ def read(estimator: Any, X: Any, *, fitting: bool) -> Given:
         return X
     if isinstance(X, DataLoader):
         X = X.dataset
-    if isinstance(X, IterableDataset):
-        raise TypeError("An IterableDataset has no length and no order: give a Dataset with __len__ and __getitem__.")
+    if isinstance(X, (str, os.PathLike)):
+        X = _opened(Path(X))
     if isinstance(X, Tensor):
         given = _read_tensor(estimator, X, fitting)
+    elif isinstance(X, (IterableDataset, ParquetRows)):
+        rows = IterableRows(X) if isinstance(X, IterableDataset) else X
+        shape = Shape("rows" if len(rows.row_shape) == 1 else "channels-first", rows.row_shape)
+        given = Given(rows, shape, _numpy, {"image_divisor_": None})
+        if isinstance(rows, ParquetRows):
+            given.attributes["feature_names_in_"] = np.array(rows.columns, dtype=object)
+            _check_names(estimator, rows.columns, fitting)
     elif isinstance(X, Dataset):
         given = _read_dataset(estimator, X, fitting)
     else:
@@ -94,6 +105,26 @@ def read(estimator: Any, X: Any, *, fitting: bool) -> Given:
         raise ValueError(f"X has samples of shape {given.shape.row}, but {name} was fitted on samples of shape {ours}.")
     given.attributes.update(n_features_in_=int(np.prod(given.shape.row)), shape_=given.shape)
     return given
+
+
+def _check_names(estimator: Any, columns: list[str], fitting: bool) -> None:
+    known = [] if fitting else list(getattr(estimator, "feature_names_in_", []))
+    if known and known != columns:
+        raise ValueError(
+            f"The feature names should match those that were passed during fit: {', '.join(known[:5])}, ... "
+            f"and not {', '.join(columns[:5])}, ..."
+        )
+
+
+def _opened(path: Path) -> Any:
+    """A file that is read as it is needed."""
+    if path.suffix == ".npy":
+        return files.read(path).X
+    if path.suffix == ".parquet":
+        return files.open_parquet(path)
+    raise ValueError(
+        f"{path}: estimators read .npy and .parquet files themselves; for others see diffclust.files.read."
+    )
 
 
 def arriving(X: Any, size: int = CHUNK) -> Iterator[Any]:
@@ -178,7 +209,9 @@ def _read_array(estimator: Any, X: Any, fitting: bool) -> Given:
         X = check_array(X, dtype="numeric", allow_nd=True, estimator=estimator)
     else:
         judge = copy(estimator)  # validate_data writes to the estimator it is given
-        X = validate_data(judge, X, reset=fitting, accept_sparse="csr", dtype="numeric")
+        # what is mapped is checked as it is read: it may be larger than memory
+        finite = not mapped or X.dtype.kind != "f"
+        X = validate_data(judge, X, reset=fitting, accept_sparse="csr", dtype="numeric", ensure_all_finite=finite)
         if hasattr(judge, "feature_names_in_"):
             attributes["feature_names_in_"] = judge.feature_names_in_
     if sp.issparse(X):

@@ -243,7 +243,12 @@ def scatter(Z: Any, labels: ArrayLike) -> float:
 def effective_clusters(labels: ArrayLike) -> float:
     """exp(-Σ p_j log p_j), p_j the share of rows in cluster j: k for k even clusters, 1 when collapsed."""
     codes, _ = _encode(labels, "labels")
-    return float(np.exp(_entropy(np.bincount(codes))))
+    return effective_number(np.bincount(codes))
+
+
+def effective_number(sizes: NDArray[np.int64]) -> float:
+    """`effective_clusters` from the number of rows in each."""
+    return float(np.exp(_entropy(sizes[sizes > 0])))
 
 
 def label_free_scores(Z: Any, labels: ArrayLike) -> dict[str, float]:

@@ -1,5 +1,6 @@
 """A finished restart, measured without labels, and the rules that choose among several."""
 
+import functools
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from torch import Tensor
 from .engine.data import Data
 from .engine.loop import Record
 from .engine.model import ClusterModel, Report
-from .metrics import effective_clusters
+from .metrics import effective_number
 
 COLLAPSED = 0.02  # effective clusters below 1 + this share of the wanted ones
 FIGURES = ("seed", "history", "inertia", "scatter", "clustering_loss", "reconstruction", "temperature")
@@ -50,8 +51,13 @@ class Run:
             own = (z - centers[label]).square().sum(1)
             return torch.stack([label.double(), own, model.clustering_loss(z)], dim=1)
 
-        label, own, loss = data.map(measure).T
-        labels = label.long()
+        labels = torch.empty(len(data), dtype=torch.long, device=data.device)
+        done, sums = 0, centers.new_zeros(3)
+        for part in data.parts(measure):
+            labels[done : done + len(part)] = part[:, 0].long()
+            done += len(part)
+            sums += part.sum(0)
+        _, own, loss = sums.tolist()
         z = model.sample_embedding(data, SAMPLE)
         total = (z - z.mean(0)).double().square().sum(1).mean().item()
         return cls(
@@ -61,9 +67,9 @@ class Run:
             reports=reports,
             labels=labels.cpu().numpy(),
             centers=centers.float().cpu().numpy(),
-            inertia=own.sum().item(),
-            scatter=own.mean().item() / max(total, 1e-12),
-            clustering_loss=loss.mean().item(),
+            inertia=own,
+            scatter=own / len(data) / max(total, 1e-12),
+            clustering_loss=loss / len(data),
             reconstruction=next((r["reconstruction"] for r in reversed(history) if "reconstruction" in r), 0.0),
             temperature=clusters.temperature
             or fit_temperature(clusters.distances(z).double(), clusters.embedding_dim - clusters.sphere),
@@ -87,12 +93,16 @@ class Run:
 
     @property
     def collapsed(self) -> bool:
-        return len(self.centers) > 1 and effective_clusters(self.labels) < 1 + COLLAPSED * len(self.centers)
+        return len(self.centers) > 1 and effective_number(self.sizes) < 1 + COLLAPSED * len(self.centers)
+
+    @functools.cached_property
+    def sizes(self) -> np.ndarray:
+        return np.bincount(self.labels, minlength=len(self.centers))
 
     def diagnostics(self) -> dict[str, Any]:
         """Cluster sizes, and whatever went wrong or was put right."""
         k = len(self.centers)
-        sizes = np.bincount(self.labels, minlength=k)
+        sizes = self.sizes
         empty = np.flatnonzero(sizes == 0).tolist()
         messages = [
             message if count == 1 else f"{message} ({count} times)"
@@ -107,7 +117,7 @@ class Run:
             messages.append(f"{len(empty)} of {k} clusters are empty: {empty}.")
         return {
             "sizes": sizes.tolist(),
-            "effective_clusters": effective_clusters(self.labels),
+            "effective_clusters": effective_number(sizes),
             "empty_clusters": empty,
             "collapsed": self.collapsed,
             "repaired": sum(r.kind == "repaired" for r in self.reports),

@@ -5,6 +5,7 @@ import hashlib
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sized
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -13,6 +14,8 @@ import torch
 from torch import Tensor
 
 CHUNK = 1024  # rows answered at a time
+BLOCK = 2**19  # bytes read in one go, where rows lie on a disk
+WINDOW = 128
 FEWEST = 16  # below this, matrix kernels change and a row's last bits would depend on its company
 
 
@@ -29,6 +32,8 @@ class Rows(ABC, Sized):
     row_shape: tuple[int, ...]
     divisor: float = 1.0
     resident = False  # whether `take` works on the device alone, without the host
+    window = WINDOW  # blocks whose rows are shuffled among one another
+    forward = False  # whether rows can only be read from the first to the last
 
     @abstractmethod
     def take(self, index: Tensor) -> Tensor: ...
@@ -39,6 +44,15 @@ class Rows(ABC, Sized):
 
     def to(self, device: torch.device) -> "Rows":
         return self
+
+    def edges(self) -> np.ndarray | None:
+        """Where the blocks begin that are best read together, and the end; None where any order is as good."""
+        return None
+
+    def _even_edges(self, row_bytes: int) -> np.ndarray | None:
+        """Blocks of about BLOCK bytes, where there is more than a window of them."""
+        n, block = len(self), max(1, BLOCK // max(1, row_bytes))
+        return np.append(np.arange(0, n, block), n) if n > WINDOW * block else None
 
 
 class TensorRows(Rows):
@@ -78,11 +92,17 @@ class ArrayRows(Rows):
         return len(self.array)
 
     def take(self, index: Tensor) -> Tensor:
-        i = index.cpu().numpy()
-        run = len(i) > 0 and i[-1] - i[0] == len(i) - 1 and bool((np.diff(i) == 1).all())
-        block = self.array[i[0] : i[-1] + 1] if run else self.array[i]
+        return self._tensor(self.array[index.cpu().numpy()])
+
+    def block(self, start: int, stop: int, device: torch.device) -> Tensor:
+        return self._tensor(self.array[start:stop])
+
+    def _tensor(self, block: np.ndarray) -> Tensor:
         kept = np.uint8 if block.dtype == np.uint8 else np.float32
         return self.arrange(torch.from_numpy(np.array(block, dtype=kept)))
+
+    def edges(self) -> np.ndarray | None:
+        return self._even_edges(self.array[:1].nbytes)
 
 
 class SparseMatrix(Protocol):
@@ -164,10 +184,11 @@ class Data:
         return self.rows.row_shape
 
     def take(self, index: Tensor) -> Tensor:
-        return self._values(self.rows.take(index))
+        return self.values(self.rows.take(index))
 
-    def _values(self, x: Tensor) -> Tensor:
-        x = x.to(self.device)
+    def values(self, x: Tensor) -> Tensor:
+        """Rows as they were read, as the methods see them."""
+        x = x.to(self.device, non_blocking=x.is_pinned() if self.device.type == "cuda" else False)
         x = x if x.dtype == torch.float32 else x.float()
         return x if self.rows.divisor == 1 else x / self.rows.divisor
 
@@ -177,7 +198,7 @@ class Data:
 
     def block(self, start: int, stop: int) -> Tensor:
         """Rows that follow one another, refusing what is not finite."""
-        return self._checked(self._values(self.rows.block(start, stop, self.device)), range(start, stop))
+        return self._checked(self.values(self.rows.block(start, stop, self.device)), range(start, stop))
 
     def _checked(self, x: Tensor, index: Tensor | range) -> Tensor:
         if math.isfinite(x.sum().item()):  # then every value is
@@ -202,18 +223,30 @@ class Data:
             return torch.arange(len(self), device=self.device)
         return torch.randperm(len(self), device=self.device)[:size].sort().values
 
-    @torch.no_grad()
     def map(self, fn: Callable[[Tensor], Tensor], index: Tensor | None = None) -> Tensor:
         """fn over everything, or over the rows at `index`, in order: a row's result does not depend on the rows
         asked for with it."""
-        results = []
-        for start in range(0, len(self) if index is None else len(index), CHUNK):
-            stop = min(start + CHUNK, len(self) if index is None else len(index))
+        n = len(self) if index is None else len(index)
+        done, results = 0, torch.empty(0)
+        for part in self.parts(fn, index):
+            if len(part) == n:
+                return part
+            if done == 0:
+                results = part.new_empty(n, *part.shape[1:])
+            results[done : done + len(part)] = part
+            done += len(part)
+        return results
+
+    def parts(self, fn: Callable[[Tensor], Tensor], index: Tensor | None = None) -> Iterator[Tensor]:
+        """`map`, a chunk at a time."""
+        n = len(self) if index is None else len(index)
+        for start in range(0, n, CHUNK):
+            stop = min(start + CHUNK, n)
             x = self.block(start, stop) if index is None else self.take_checked(index[start:stop])
             missing = max(0, FEWEST - len(x))
             padded = torch.cat([x, x[:1].expand(missing, *x.shape[1:])]) if missing else x
-            results.append(fn(padded)[: len(x)])
-        return torch.cat(results)
+            with torch.no_grad():
+                yield fn(padded)[: len(x)]
 
     def fingerprint(self, most: int = 200_000) -> str:
         """A digest of the rows' shape, number and values; of more than `most` rows, of that many evenly spaced."""
@@ -239,6 +272,9 @@ class Data:
         return Summary(low, high, mean.float(), variance.mean().sqrt().item())
 
 
+READER = ThreadPoolExecutor(1, "diffclust-reader")
+
+
 class Feed:
     """The batches of one epoch after another, in tensors that stay where they are, so that a captured step finds
     the next batch by itself."""
@@ -248,18 +284,43 @@ class Feed:
         self.order = torch.empty(data.steps, data.batch_size, dtype=torch.long, device=data.device)
         self.cursor = torch.zeros(1, dtype=torch.long, device=data.device)
         self.brought: Tensor | None = None
+        self.ahead: Future[Tensor] | None = None
 
     def begin(self) -> None:
-        order = torch.randperm(len(self.data), device=self.data.device)
-        self.order.copy_(order[: self.order.numel()].view_as(self.order))
+        edges = self.data.rows.edges()
+        if edges is None:
+            order = torch.randperm(len(self.data), device=self.data.device)
+            self.order.copy_(order[: self.order.numel()].view_as(self.order))
+        else:
+            self._shuffle_blocks(edges)
         self.cursor.zero_()
+        self.ahead = None
+
+    def _shuffle_blocks(self, edges: np.ndarray) -> None:
+        """Blocks in random order, or as they come where rows are read forward; the rows of a window of blocks are
+        shuffled among one another. So a disk is read in long runs, and a batch has rows of many places."""
+        flat, done, count = self.order.view(-1), 0, len(edges) - 1
+        blocks = np.arange(count) if self.data.rows.forward else torch.randperm(count).numpy()
+        for first in range(0, count, self.data.rows.window):
+            window = blocks[first : first + self.data.rows.window]
+            rows = torch.cat([torch.arange(edges[b], edges[b + 1]) for b in window])
+            rows = rows[torch.randperm(len(rows))][: len(flat) - done]
+            flat[done : done + len(rows)] = rows.to(flat.device)
+            done += len(rows)
 
     def bring(self, step: int) -> None:
         """Fetch the rows of this step from the host, where they do not live on the device."""
         if self.data.rows.resident:
             return
-        rows = self.data.take(self.order[step])
+        read = self.ahead.result() if self.ahead is not None else self._read(step)
+        more = self.data.rows.edges() is not None and not self.data.rows.forward and step + 1 < len(self.order)
+        self.ahead = READER.submit(self._read, step + 1) if more else None  # while this step is taken
+        rows = self.data.values(read)
         self.brought = rows if self.brought is None else self.brought.copy_(rows)
+
+    def _read(self, step: int) -> Tensor:
+        rows = self.data.rows.take(self.order[step])
+        return rows.pin_memory() if self.data.device.type == "cuda" else rows
 
     def batch(self) -> Batch:
         index = self.order.index_select(0, self.cursor)[0]

@@ -81,7 +81,11 @@ class TELLModel(ClusterModel):
 
     def spread(self, z: Tensor, owner: Tensor) -> Tensor:
         """2 - W_a·h / K for each row; off the sphere |z - Ω_a|² / K, which has the same gradient on it."""
-        own = self.clusters.distances(z).gather(1, owner[:, None])[:, 0] / self.clusters.n_clusters
+        return self.scaled(self.clusters.distances(z).gather(1, owner[:, None])[:, 0])
+
+    def scaled(self, own: Tensor) -> Tensor:
+        """`spread` from the squared distance to the own centre."""
+        own = own / self.clusters.n_clusters
         return own + 2 * (1 - 1 / self.clusters.n_clusters) if self.clusters.sphere else own
 
     def owner(self, batch: Batch) -> Tensor:
@@ -116,7 +120,7 @@ class TELLModel(ClusterModel):
                 self.report("repaired", "A centre that won no row was moved to a badly served row.")
 
     def clustering_loss(self, z: Tensor) -> Tensor:
-        return LAMBDA * self.spread(z, self.clusters.logits(z).argmax(1))
+        return LAMBDA * self.scaled(self.clusters.distances(z).amin(1))
 
 
 @hyperparameters
