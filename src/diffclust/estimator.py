@@ -31,6 +31,7 @@ from .engine.model import ClusterModel, Pretraining, Report, Trainable
 from .engine.optimizers import OPTIMIZERS, make_optimizer
 from .engine.runtime import Randomness, choose_device, choose_precision, restart_seeds, seeded
 from .explain import Explainable
+from .export import Exportable
 from .inputs import Given, read
 from .nn.augment import jitter
 from .nn.autoencoders import Autoencoder, Identity
@@ -55,6 +56,7 @@ def describe(value: Any) -> Any:
 @hyperparameters
 class PrototypeClusterer(
     Online,
+    Exportable,
     Explainable,
     ClassNamePrefixFeaturesOutMixin,
     CallbackSupportMixin,
@@ -341,8 +343,7 @@ class PrototypeClusterer(
         return data, self.model_.to(data.device).eval()
 
     def _probabilities(self, z: Tensor) -> Tensor:
-        clusters = self.model_.clusters
-        return torch.softmax(clusters.logits(z) / (clusters.alpha * self.temperature_), dim=1).float()
+        return self.model_.clusters.probabilities(z, self.temperature_).float()
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write the fitted estimator to a folder, for `diffclust.load`: safetensors and JSON, no pickle."""

@@ -233,9 +233,6 @@ class CrossMetric(AutoencoderClusterer):
     def offline(self) -> str:
         return "the frequencies its answers depend on are taken over all rows"
 
-    def _probabilities(self, z: Tensor) -> Tensor:
-        return self.model_.clusters(z).float()
-
     def _metrics(self) -> tuple[str, ...]:
         return (self.metric,) if isinstance(self.metric, str) else tuple(self.metric)
 

@@ -61,7 +61,7 @@ class Autoencoder(nn.Module):
 
     def synthesise(self, z: Tensor) -> Tensor:
         """Codes to samples in the network's units."""
-        return self.activate(self.decoder(z)).reshape(len(z), *self.input_shape)
+        return self.activate(self.decoder(z)).reshape(z.shape[0], *self.input_shape)
 
     def encode(self, x: Tensor) -> Tensor:
         return self.moments(x)[0] if self.variational else self.analyse(self.normalize(x))

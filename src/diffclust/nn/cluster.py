@@ -116,6 +116,10 @@ class ClusterLayer(nn.Module):
     def _distances(self, z: Tensor, logits: Tensor) -> Tensor:
         return z.to(logits.dtype).square().sum(1, keepdim=True) - logits / self.alpha
 
+    def probabilities(self, z: Tensor, temperature: float) -> Tensor:
+        """softmax_j(-|z_i - Ω_j|² / temperature): (b, d) -> (b, k), graded where the assignment is hard."""
+        return torch.softmax(self.logits(z) / (self.alpha * temperature), dim=1)
+
     def forward(self, x: Tensor) -> Tensor:
         return self.assignment(self.logits(self.normalize(x)))
 

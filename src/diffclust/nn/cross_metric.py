@@ -37,7 +37,7 @@ class CrossMetricLayer(ClusterLayer):
 
     frequencies: Tensor  # mean_i Q_ij of each assignment over all rows (1 + metrics, k)
     origin: Tensor  # (d,)
-    temperature = 1.0  # probabilities are P itself
+    temperature = 1.0
 
     def __init__(
         self,
@@ -92,6 +92,10 @@ class CrossMetricLayer(ClusterLayer):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.assignments(x, self.frequencies)[self.answer == "target"]
+
+    def probabilities(self, z: Tensor, temperature: float) -> Tensor:
+        """P itself."""
+        return self(z)
 
     def logits(self, z: Tensor) -> Tensor:
         """As ordered as P is. For P₁: (mean_j' z_ij' - z_ij) / f_j^(1/r), which goes on where P₁ is zero."""

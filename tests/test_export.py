@@ -1,0 +1,101 @@
+"""Fitted estimators as programs: they answer as `predict` does, and the ONNX file needs no torch."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from sklearn.exceptions import NotFittedError
+
+from diffclust import TELL, extras
+
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+
+
+@pytest.fixture
+def answers(tmp_path):
+    """What onnxruntime says."""
+    onnxruntime = pytest.importorskip("onnxruntime", reason="needs onnxruntime: pip install 'diffclust[onnx]'")
+    pytest.importorskip("onnxscript", reason="needs onnxscript: pip install 'diffclust[onnx]'")
+
+    def ask(model, X, samples=None):
+        samples = X if samples is None else samples
+        model.export_onnx(tmp_path / "model.onnx")
+        session = onnxruntime.InferenceSession(tmp_path / "model.onnx")
+        assert [i.name for i in session.get_inputs()] == ["samples"]
+        assert [o.name for o in session.get_outputs()] == ["labels", "probabilities"]
+        for n in (1, 5, len(X)):  # any number of rows
+            labels, probabilities = session.run(None, {"samples": samples[:n]})
+            assert (labels == model.predict(X[:n])).all()
+            assert np.abs(probabilities - model.predict_proba(X[:n])).max() <= 1e-5
+        return tmp_path / "model.onnx"
+
+    return ask
+
+
+def test_every_method(quick, digits, answers):
+    answers(quick(4, pretrain_epochs=8, network="auto").fit(digits[0]), digits[0])
+
+
+@pytest.mark.parametrize("network", ["dense", "identity"])
+def test_rows(digits, answers, network):
+    rows = digits[0].reshape(200, 64)
+    answers(TELL(4, network=network, pretrain_epochs=3, epochs=2, random_state=0, device="cpu").fit(rows), rows)
+
+
+def test_integer_images_are_scaled_inside(digits, answers):
+    images = (digits[0] * 255).astype(np.uint8)
+    model = TELL(4, network="identity", epochs=2, random_state=0, device="cpu").fit(images)
+    answers(model, images, samples=images.astype(np.float32))
+
+
+def test_it_runs_where_torch_cannot_be_imported(digits, answers, tmp_path):
+    images, _ = digits
+    model = TELL(4, pretrain_epochs=3, epochs=2, random_state=0, device="cpu").fit(images)
+    path = answers(model, images)
+    np.save(tmp_path / "x.npy", images)
+    script = """
+import sys
+sys.modules["torch"] = None  # importing it is an error from here on
+import numpy as np, onnxruntime
+try:
+    import torch
+except ImportError:
+    pass
+else:
+    sys.exit("torch was there")
+session = onnxruntime.InferenceSession(sys.argv[1])
+np.save(sys.argv[3], session.run(["labels"], {"samples": np.load(sys.argv[2])})[0])
+"""
+    out = tmp_path / "labels.npy"
+    subprocess.run([sys.executable, "-c", script, path, tmp_path / "x.npy", out], check=True, timeout=120)
+    assert (np.load(out) == model.labels_).all()
+
+
+def test_torch_export(digits, tmp_path):
+    images, _ = digits
+    model = TELL(4, pretrain_epochs=3, epochs=2, random_state=0, device="cpu").fit(images)
+    torch.export.save(model.export_program(), tmp_path / "model.pt2")
+    program = torch.export.load(tmp_path / "model.pt2").module()
+    for n in (1, 6, 200):
+        labels, probabilities = program(torch.from_numpy(images[:n]))
+        assert (labels.numpy() == model.labels_[:n]).all()
+        assert np.abs(probabilities.numpy() - model.predict_proba(images[:n])).max() <= 1e-5
+
+
+def test_a_missing_extra_is_named(digits, monkeypatch, tmp_path):
+    model = TELL(4, network="identity", epochs=1, device="cpu").fit(digits[0])
+
+    def missing(name):
+        raise ImportError(name)
+
+    monkeypatch.setattr(extras, "import_module", missing)
+    with pytest.raises(ImportError, match=r"export_onnx needs onnx: pip install \"diffclust\[onnx\]\""):
+        model.export_onnx(tmp_path / "model.onnx")
+    assert not list(tmp_path.iterdir())
+
+
+def test_nothing_to_export_before_a_fit(tmp_path):
+    with pytest.raises(NotFittedError, match="not fitted"):
+        TELL(3).export_onnx(tmp_path / "model.onnx")
