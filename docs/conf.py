@@ -26,7 +26,7 @@ project = "diffclust"
 copyright = "the diffclust developers"
 release = version = __version__
 extensions = ["myst_parser"]
-exclude_patterns = ["_build", "results.head.md", "explain.head.md", "invariance.head.md"]
+exclude_patterns = ["_build", "results.head.md", "explain.head.md", "invariance.head.md", "streams.head.md"]
 html_theme = "furo"
 html_title = "diffclust"
 html_static_path = ["_static"]
@@ -245,9 +245,50 @@ def invariance_page() -> str:
     return (HERE / "invariance.head.md").read_text().replace("{{table}}", "\n".join(lines))
 
 
+def streams_page() -> str:
+    """Rows a second, streaming MNIST, and the memory map, from their CSV files."""
+
+    def rows(name: str) -> list[dict[str, str]]:
+        return list(csv.DictReader((HERE.parent / "benchmarks/results" / name).open()))
+
+    shapes = defaultdict(dict)
+    for row in rows("streams_speed.csv"):
+        shapes[row["method"]][f"k = {row['k']}, d = {row['d']}"] = f"{int(row['rows_per_second']):,}"
+    columns = list(next(iter(shapes.values())))
+    speed = [f"| rows a second | {' | '.join(columns)} |", "|---" * (1 + len(columns)) + "|"]
+    speed += [f"| {name} | {' | '.join(found[column] for column in columns)} |" for name, found in shapes.items()]
+    groups = defaultdict(lambda: defaultdict(list))
+    for row in rows("streams_mnist.csv"):
+        if row["labels"] == "on arrival":
+            groups[row["method"]][row["stream"]].append(row)
+    streams = ("shuffled", "classes in order")
+    mnist = [f"| | seeds | {' | '.join(streams)} |", "|---|---|---|---|"]
+    for name, found in groups.items():
+        cells = []
+        for stream in streams:
+            values = [[float(row[score]) for row in found[stream]] for score in ("acc", "nmi", "ari")]
+            cells.append(" / ".join(f"{statistics.mean(v):.1f} ± {statistics.stdev(v):.1f}" for v in values))
+        mnist.append(f"| {name} | {len(found['shuffled'])} | {' | '.join(cells)} |")
+    large = [
+        "| rows | method | processor seconds | inertia a row | anonymous memory |",
+        "|---|---|---|---|---|",
+        *(
+            f"| {int(row['rows']):,} | {row['method']} | {row['processor_seconds']} | {row['inertia_per_row']} "
+            f"| {row['anonymous_gb']} GB |"
+            for row in rows("large.csv")
+            if row["method"] != "KMeansNet"
+        ),
+    ]
+    page = (HERE / "streams.head.md").read_text()
+    for mark, lines in (("{{speed}}", speed), ("{{mnist}}", mnist), ("{{large}}", large)):
+        page = page.replace(mark, "\n".join(lines))
+    return page
+
+
 (HERE / "methods").mkdir(exist_ok=True)
 for method in (*METHODS, *TRANSDUCTIVE):
     (HERE / "methods" / f"{method.name}.md").write_text(method_page(method))
 (HERE / "results.md").write_text(results_page())
 (HERE / "explain.md").write_text(explain_page())
 (HERE / "invariance.md").write_text(invariance_page())
+(HERE / "streams.md").write_text(streams_page())

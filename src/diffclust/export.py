@@ -67,7 +67,9 @@ class Exportable:
         """Encoder and assignment by `torch.export`: samples (any number of them, float32) to labels and probabilities.
         Integer images are divided inside; give them as float32 with the values they have."""
         check_is_fitted(self)
-        model = copy.deepcopy(self.model_).to("cpu", memory_format=torch.contiguous_format).eval().requires_grad_(False)
+        model = copy.deepcopy(self.model_).cpu().eval().requires_grad_(False)
+        for weight in model.parameters():
+            weight.data = weight.data.contiguous()  # networks for images keep theirs with the channels last
         answers = Answers(model, self.shape_, self.image_divisor_, float(self.temperature_)).eval()
         samples = self.shape_.restore(torch.zeros(3, *self.shape_.row))
         rows = torch.export.Dim("rows", min=1)
