@@ -5,6 +5,7 @@ import shutil
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from sklearn.cluster import MiniBatchKMeans
 
 from diffclust import TELL, datasets, metrics
 from diffclust.reproduce import run
@@ -230,3 +231,28 @@ def test_sparse_rows_and_the_share_of_right_pairs(runner, records, monkeypatch):
         run._load.cache_clear()
     (found,) = records.of(sparse)
     assert 0 < found.figures["pair_precision"] <= 100
+
+
+@pytest.mark.parametrize("method", ["tell", "kmeans"])
+def test_a_stream_is_scored_as_it_arrives(runner, records, method):
+    changes = PLAIN if method == "tell" else {"n_clusters": 10}
+    online = Spec("digits", method, changes=changes, rows=700, start=100, arriving=600)
+    offline = Spec("digits", method, changes=changes, rows=700)
+    runner(together=True).run(table(Row("online", online), Row("offline", offline)), 2)
+    assert [o.seed for o in records.of(online)] == [0, 1]
+    X, y = run.load(online)
+    rng = np.random.default_rng(1)
+    start, order = 600 + rng.choice(100, 100, replace=False), rng.permutation(600)
+    if method == "tell":
+        model = TELL(**PLAIN, random_state=1, device="cpu")
+    else:
+        model = MiniBatchKMeans(10, n_init=10, random_state=1)
+        X = X.reshape(700, -1).astype(float)
+    model.fit(X[start])
+    arrived = []
+    for batch in (order[:200], order[200:400], order[400:]):  # the fewest batches of at most 256 rows
+        arrived.append(model.partial_fit(X[batch]).predict(X[batch]))
+    accuracy = 100 * metrics.accuracy(y[order], np.concatenate(arrived))
+    assert records.of(online)[1].figures["acc"] == pytest.approx(accuracy)
+    assert records.of(offline)[1].figures["acc"] != pytest.approx(accuracy)  # of all rows, at once
+    assert online.quick().arriving < online.quick().rows

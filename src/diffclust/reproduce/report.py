@@ -64,7 +64,7 @@ def _blocks(table: Table) -> list[tuple[Line | None, list[Row]]]:
 
 def _scores(table: Table, records: Records, seeds: int) -> Printed:
     header = ["data", "row", "", *table.metrics, "every run: ACC"]
-    best = {row.spec.data: _best(table, records, row.spec.data) for row in table.rows if row.spec}
+    best = {row.spec.where: _best(table, records, row.spec.where) for row in table.rows if row.spec}
     lines = []
     for line, rows in _blocks(table):
         where = line.dataset.removesuffix("-full") if line else ""
@@ -88,7 +88,7 @@ def _row(
     cells = []
     for column in table.metrics.values():
         values = [outcome.figures[column] for outcome in outcomes]
-        mark = f" {MARK}" if as_good(values, best[row.spec.data][column]) else ""
+        mark = f" {MARK}" if as_good(values, best[row.spec.where][column]) else ""
         cells.append(spread(values) + mark)
     many = f"mean of {len(outcomes)}" + (f" (of {seeds})" if len(outcomes) < seeds else "")
     every = " ".join(f"{outcome.figures['acc']:.1f}" for outcome in outcomes)
@@ -100,9 +100,9 @@ def _row(
     return lines
 
 
-def _best(table: Table, records: Records, data: str) -> dict[str, list[float]]:
+def _best(table: Table, records: Records, where: str) -> dict[str, list[float]]:
     """For each score, the runs of the row with the best mean on a data set."""
-    rows = [records.of(row.spec) for row in table.rows if row.spec and row.spec.data == data]
+    rows = [records.of(row.spec) for row in table.rows if row.spec and row.spec.where == where]
     found: dict[str, list[float]] = {}
     for column in table.metrics.values():
         values = [[outcome.figures[column] for outcome in outcomes] for outcomes in rows if outcomes]

@@ -23,6 +23,7 @@ from .record import LABEL_FREE, SCORES, Outcome, Records
 from .spec import Spec, Table
 
 EVERY = 50  # epochs between two points of a curve, as in the authors' code; short runs have twenty
+BATCH = 256  # rows of a stream that arrive together, as many as the papers have in a batch
 MANY_ROWS = 10_000  # from there on an epoch on a CPU is worth a checkpoint
 
 
@@ -87,7 +88,7 @@ class Runner:
                     self.say(f"Not run here: {error}")
                 self.missing[spec.data] = str(error)
                 return
-            together = self.together and spec.is_ours and spec.features is None
+            together = self.together and spec.is_ours and spec.features is None and not spec.arriving
             outcomes = self._outcomes(spec, X, y, seed, lacking if together else 1)
             self.records.add(file, outcomes)
             for outcome in outcomes:
@@ -98,6 +99,8 @@ class Runner:
     def _outcomes(self, spec: Spec, X: Any, y: Any, seed: int, restarts: int) -> list[Outcome]:
         if spec.features is not None:
             X = self._embedding(spec.features, X, y, seed)
+        if spec.arriving:
+            return [self._streamed(spec, X, y, seed)]
         if not spec.is_ours:
             began = time.monotonic()
             labels = classical(spec, X, seed)
@@ -105,13 +108,37 @@ class Runner:
             return [outcome(spec, seed, 0, y, {"labels": labels}, seconds, f"cpu, {platform.machine()}", "float64")]
         estimator = self._fit(spec, X, y, seed, restarts)
         seconds = sum(record["seconds"] for run in estimator.runs_ for record in run["history"]) / restarts
+        place = self._place(estimator)
+        return [outcome(spec, seed, restart, y, run, seconds, *place) for restart, run in enumerate(estimator.runs_)]
+
+    def _place(self, estimator: Any) -> tuple[str, str]:
+        """Device and precision."""
         device = choose_device(self.device)
         name = torch.cuda.get_device_name(device) if device.type == "cuda" else f"{device.type}, {platform.machine()}"
-        precision = choose_precision(estimator.precision, device)
-        return [
-            outcome(spec, seed, restart, y, run, seconds, name, precision)
-            for restart, run in enumerate(estimator.runs_)
-        ]
+        return name, choose_precision(estimator.precision, device)
+
+    def _streamed(self, spec: Spec, X: Any, y: Any, seed: int) -> Outcome:
+        """Labels as they are given on arrival, by the model that has just learnt from the batch."""
+        rng = np.random.default_rng(seed)
+        start = spec.arriving + rng.choice(len(X) - spec.arriving, spec.start, replace=False)
+        stream = rng.permutation(spec.arriving)
+        if spec.is_ours:
+            model = spec.estimator()(**spec.settings, random_state=seed, device=self.device, verbose=self.verbose)
+            place = self._place(model)
+        else:
+            from sklearn.cluster import MiniBatchKMeans
+
+            X = np.asarray(X, np.float64).reshape(len(X), -1)
+            model = MiniBatchKMeans(**spec.settings, n_init=10, random_state=seed)
+            place = f"cpu, {platform.machine()}", "float64"
+        began = time.monotonic()
+        model.fit(X[start])
+        labels = []
+        for batch in np.array_split(stream, -(-len(stream) // BATCH)):
+            model.partial_fit(X[batch])
+            labels.append(model.predict(X[batch]))
+        run = {"labels": np.concatenate(labels)}
+        return outcome(spec, seed, 0, y[stream], run, time.monotonic() - began, *place)
 
     def _fit(self, spec: Spec, X: Any, y: Any, seed: int, restarts: int) -> Any:
         folder = self.checkpoint / f"{spec.key}-{seed}x{restarts}"

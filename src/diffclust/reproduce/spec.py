@@ -30,6 +30,8 @@ class Spec:
         starts that are compared on one embedding then share it.
     unit_length: each sample is brought to length one first.
     rows: so many samples, drawn by a fixed seed; 0 for all.
+    start, arriving: a stream of the first `arriving` samples, in the seed's order. The method begins with a fit of
+        `start` of the other ones, and is scored by the labels that samples are given on arrival. 0: all at once.
     """
 
     data: str
@@ -39,6 +41,13 @@ class Spec:
     features: "Spec | None" = None
     unit_length: bool = False
     rows: int = 0
+    start: int = 0
+    arriving: int = 0
+
+    @property
+    def where(self) -> str:
+        """What its scores can be compared on."""
+        return f"{self.data}, online" if self.arriving else self.data
 
     @property
     def is_ours(self) -> bool:
@@ -63,6 +72,8 @@ class Spec:
             kept["unit_length"] = True
         if self.rows:
             kept["rows"] = self.rows
+        if self.arriving:
+            kept["stream"] = [self.start, self.arriving]
         return kept
 
     @cached_property
@@ -83,7 +94,8 @@ class Spec:
                 wish = known.get(name, QUICK_EPOCHS)
                 changes[name] = QUICK_EPOCHS if isinstance(wish, str) else min(wish, QUICK_EPOCHS)
         features = self.features.quick() if self.features is not None else None
-        return replace(self, changes=changes, features=features, rows=QUICK_ROWS)
+        stream = {"start": QUICK_ROWS // 4, "arriving": QUICK_ROWS // 2} if self.arriving else {}
+        return replace(self, changes=changes, features=features, rows=QUICK_ROWS, **stream)
 
 
 @dataclass(frozen=True)
@@ -138,7 +150,7 @@ class Table:
 
     def only(self, wanted: Sequence[str]) -> "Table":
         """The rows that one of the texts is part of, as in "mnist: TELL, CNN"; without the other published lines."""
-        names = [f"{row.spec.data}: {row.label}" if row.spec else row.label for row in self.rows]
+        names = [f"{row.spec.where}: {row.label}" if row.spec else row.label for row in self.rows]
         kept = tuple(
             row
             for row, name in zip(self.rows, names, strict=True)
