@@ -15,6 +15,7 @@ from .engine.data import Data
 from .engine.loop import Record
 from .engine.model import ClusterModel, Report
 from .metrics import effective_number
+from .nn.ops import largest
 
 COLLAPSED = 0.02  # effective clusters below 1 + this share of the wanted ones
 FIGURES = ("seed", "history", "inertia", "scatter", "clustering_loss", "reconstruction", "temperature")
@@ -47,7 +48,7 @@ class Run:
 
         def measure(x: Tensor) -> Tensor:
             z = model.embed(x).double()
-            label = clusters.logits(z).argmax(1)
+            label = largest(clusters.logits(z))
             own = (z - centers[label]).square().sum(1)
             return torch.stack([label.double(), own, model.clustering_loss(z)], dim=1)
 

@@ -166,8 +166,8 @@ def test_changed_samples_are_pulled_to_the_centre_of_the_unchanged_one():
     model.moving_centers = False
     clean, changed = torch.tensor([[1.0, 0.1]]), torch.tensor([[0.1, 1.0]])
     model.train()
-    owner = model.owner(Batch(changed, clean, torch.zeros(1, dtype=torch.long)))
-    assert owner.tolist() == [0]
+    model.loss(Batch(changed, clean, torch.zeros(1, dtype=torch.long)))
+    assert model.owner.tolist() == [0]
     assert model.training
 
 

@@ -24,7 +24,7 @@ from ..engine.model import ClusterModel, Losses
 from ..estimator import PrototypeClusterer, hyperparameters
 from ..nn.autoencoders import Autoencoder
 from ..nn.cluster import ClusterLayer, Start
-from ..nn.ops import hard
+from ..nn.ops import largest, one_hot
 from ..streams import Arrived
 
 CenterUpdate = Literal["normalized", "optimizer", "unnormalized"]
@@ -74,28 +74,28 @@ class TELLModel(ClusterModel):
         z = self.embed(batch.x)
         self.z = z.detach()
         pulled = self.z if self.moving_centers else z
-        clustering = self.weight * self.spread(pulled, self.owner(batch)).mean()
+        logits = self.clusters.logits(pulled)
+        self.owner = self.choose(batch, logits)
+        own = self.clusters.read_distances(pulled, logits).gather(1, self.owner[:, None])[:, 0]
+        clustering = self.weight * self.spread(own).mean()
         if not self.network_learns:
             return {"clustering": clustering}
         return {"reconstruction": self.autoencoder.reconstruction_loss(batch.x, z), "clustering": clustering}
 
-    def spread(self, z: Tensor, owner: Tensor) -> Tensor:
-        """2 - W_a·h / K for each row; off the sphere |z - Ω_a|² / K, which has the same gradient on it."""
-        return self.scaled(self.clusters.distances(z).gather(1, owner[:, None])[:, 0])
-
-    def scaled(self, own: Tensor) -> Tensor:
-        """`spread` from the squared distance to the own centre."""
+    def spread(self, own: Tensor) -> Tensor:
+        """2 - W_a·h / K for each row, from the squared distance |h - Ω_a|². Off the sphere that distance / K, which has
+        the same gradient on it."""
         own = own / self.clusters.n_clusters
         return own + 2 * (1 - 1 / self.clusters.n_clusters) if self.clusters.sphere else own
 
-    def owner(self, batch: Batch) -> Tensor:
+    def choose(self, batch: Batch, logits: Tensor) -> Tensor:
         """a = argmax_j W_j·h. Where training sees changed samples, the unchanged one decides: its centre is
         what all its versions are pulled to."""
         if batch.x is batch.clean or self.moving_centers:
-            return self.clusters.logits(self.z).argmax(1)
+            return largest(logits)
         with torch.no_grad():
             self.eval()
-            owner = self.clusters.logits(self.embed(batch.clean)).argmax(1)
+            owner = largest(self.clusters.logits(self.embed(batch.clean)))
             self.train()
         return owner
 
@@ -109,8 +109,9 @@ class TELLModel(ClusterModel):
         if not self.closed_form:
             self.clusters.project_()
         elif self.moving_centers:
-            self.clusters.move_(self.z, self.step)
-        self.members += hard(self.clusters.logits(self.z)).sum(0)
+            self.clusters.move_(self.z, self.step, one_hot(self.owner, self.clusters.n_clusters))
+        won = largest(self.clusters.logits(self.z))
+        self.members.index_add_(0, won, torch.ones_like(won, dtype=self.members.dtype))
 
     def after_epoch(self, epoch: int, data: Data) -> None:
         dead = self.members == 0
@@ -120,7 +121,7 @@ class TELLModel(ClusterModel):
                 self.report("repaired", "A centre that won no row was moved to a badly served row.")
 
     def clustering_loss(self, z: Tensor) -> Tensor:
-        return LAMBDA * self.scaled(self.clusters.distances(z).amin(1))
+        return LAMBDA * self.spread(self.clusters.distances(z).amin(1))
 
 
 @hyperparameters

@@ -111,9 +111,10 @@ class ClusterLayer(nn.Module):
 
     def distances(self, z: Tensor) -> Tensor:
         """|z_i - Ω_j|² by the identity above; only with tied weights is it a true distance."""
-        return self._distances(z, self.logits(z))
+        return self.read_distances(z, self.logits(z))
 
-    def _distances(self, z: Tensor, logits: Tensor) -> Tensor:
+    def read_distances(self, z: Tensor, logits: Tensor) -> Tensor:
+        """`distances` where the logits are known."""
         return z.to(logits.dtype).square().sum(1, keepdim=True) - logits / self.alpha
 
     def probabilities(self, z: Tensor, temperature: float) -> Tensor:
@@ -133,13 +134,14 @@ class ClusterLayer(nn.Module):
     def losses(self, z: Tensor) -> Tensor:
         """`loss` of each row already normalised: (b, d) -> (b,)."""
         logits = self.logits(z)
-        return (self.assignment(logits) * self._distances(z, logits)).sum(1)
+        return (self.assignment(logits) * self.read_distances(z, logits)).sum(1)
 
     # ---- moving the centres
 
     @torch.no_grad()
-    def move_(self, z: Tensor, step: float | Tensor = 0.1) -> None:
-        """Move each centre towards its members in z, in closed form; I_ij is the layer's own assignment.
+    def move_(self, z: Tensor, step: float | Tensor = 0.1, member: Tensor | None = None) -> None:
+        """Move each centre towards its members in z, in closed form; I_ij is `member` (b, k), by default the layer's
+        own assignment.
 
         On the sphere, TELL's normalised-gradient step of constant length (section 2.2.3):
             Ω_j <- normalise(Ω_j + step · m_j / |m_j|),   m_j = Σ_i I_ij z_i.
@@ -149,7 +151,7 @@ class ClusterLayer(nn.Module):
         if not self.tied:
             raise ValueError("move_ needs tied weights: with a free bias the centres do not decide the members.")
         z = self.normalize(z.to(self.weight.dtype))
-        member = self.assignment(self.logits(z))  # (b, k)
+        member = self.assignment(self.logits(z)) if member is None else member
         with torch.autocast(z.device.type, enabled=False):
             pull = member.T @ z
         self.step_(pull, member.sum(0), step)

@@ -66,7 +66,13 @@ METRICS: dict[str, Distance] = {
 
 def hard(logits: Tensor) -> Tensor:
     """All of a row's weight on its largest logit. Piecewise constant: it carries no gradient."""
-    return torch.zeros_like(logits).scatter_(1, logits.argmax(1, keepdim=True), 1.0)
+    return one_hot(logits.argmax(1), logits.shape[1], logits.dtype)
+
+
+def one_hot(owner: Tensor, n_clusters: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    """All of a row's weight on one cluster: (b,) -> (b, k)."""
+    none = torch.zeros(len(owner), n_clusters, dtype=dtype, device=owner.device)
+    return none.scatter_(1, owner[:, None], 1.0)
 
 
 def softmax(logits: Tensor, temperature: float = 1.0) -> Tensor:

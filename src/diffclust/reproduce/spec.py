@@ -94,8 +94,8 @@ class Spec:
                 wish = known.get(name, QUICK_EPOCHS)
                 changes[name] = QUICK_EPOCHS if isinstance(wish, str) else min(wish, QUICK_EPOCHS)
         features = self.features.quick() if self.features is not None else None
-        stream = {"start": QUICK_ROWS // 4, "arriving": QUICK_ROWS // 2} if self.arriving else {}
-        return replace(self, changes=changes, features=features, rows=QUICK_ROWS, **stream)
+        start, arriving = (QUICK_ROWS // 4, QUICK_ROWS // 2) if self.arriving else (0, 0)
+        return replace(self, changes=changes, features=features, rows=QUICK_ROWS, start=start, arriving=arriving)
 
 
 @dataclass(frozen=True)

@@ -25,9 +25,8 @@ TWO_STAGE_DENSE = Spec("mnist", "tell", "mnist", CENTRES, features=AE_DENSE)
 RAW = Spec("mnist", "tell", "mnist", CENTRES)
 PLACED = {**CENTRES, "init": "k-means++"}
 RAW_PLACED = Spec("mnist", "tell", "mnist", PLACED)
-STREAM = {"start": 1000, "arriving": 60_000}
-RAW_ONLINE = Spec("mnist", "tell", "mnist", PLACED, **STREAM)
-MEANS_ONLINE = Spec("mnist", "kmeans", changes={"n_clusters": 10}, **STREAM)
+RAW_ONLINE = Spec("mnist", "tell", "mnist", PLACED, start=1000, arriving=60_000)
+MEANS_ONLINE = Spec("mnist", "kmeans", changes={"n_clusters": 10}, start=1000, arriving=60_000)
 ONLINE, ARRIVING = "mnist-train60k", "online: fit on 1000 test images, streamed over 60000 train images"
 
 ADAM = Spec("mnist", "tell", "mnist", {"optimizer": "adam"})
