@@ -249,7 +249,12 @@ def streams_page() -> str:
     """Rows a second, streaming MNIST, and the memory map, from their CSV files."""
 
     def rows(name: str) -> list[dict[str, str]]:
-        return list(csv.DictReader((HERE.parent / "benchmarks/results" / name).open()))
+        path = HERE.parent / "benchmarks/results" / name
+        return list(csv.DictReader(path.open())) if path.exists() else []
+
+    def scores(runs: list[dict[str, str]]) -> str:
+        values = [[float(run[score]) for run in runs] for score in ("acc", "nmi", "ari")]
+        return " / ".join(f"{statistics.mean(v):.1f} ± {statistics.stdev(v):.1f}" for v in values)
 
     shapes = defaultdict(dict)
     for row in rows("streams_speed.csv"):
@@ -264,11 +269,8 @@ def streams_page() -> str:
     streams = ("shuffled", "classes in order")
     mnist = [f"| | seeds | {' | '.join(streams)} |", "|---|---|---|---|"]
     for name, found in groups.items():
-        cells = []
-        for stream in streams:
-            values = [[float(row[score]) for row in found[stream]] for score in ("acc", "nmi", "ari")]
-            cells.append(" / ".join(f"{statistics.mean(v):.1f} ± {statistics.stdev(v):.1f}" for v in values))
-        mnist.append(f"| {name} | {len(found['shuffled'])} | {' | '.join(cells)} |")
+        cells = " | ".join(scores(found[stream]) for stream in streams)
+        mnist.append(f"| {name} | {len(found['shuffled'])} | {cells} |")
     large = [
         "| rows | method | processor seconds | inertia a row | anonymous memory |",
         "|---|---|---|---|---|",
@@ -279,9 +281,18 @@ def streams_page() -> str:
             if row["method"] != "KMeansNet"
         ),
     ]
+    features = ["| features | | seeds | k-means | TELL |", "|---|---|---|---|---|"]
+    learnt = defaultdict(lambda: defaultdict(list))
+    for row in rows("features.csv"):
+        learnt[row["features"], row["protocol"]][row["method"]].append(row)
+    features += [
+        f"| {name} | {protocol} | {len(found['TELL'])} | {scores(found['k-means'])} | {scores(found['TELL'])} |"
+        for (name, protocol), found in learnt.items()
+    ]
     page = (HERE / "streams.head.md").read_text()
-    for mark, lines in (("{{speed}}", speed), ("{{mnist}}", mnist), ("{{large}}", large)):
-        page = page.replace(mark, "\n".join(lines))
+    marks = {"speed": speed, "mnist": mnist, "features": features, "large": large}
+    for name, lines in marks.items():
+        page = page.replace("{{" + name + "}}", "\n".join(lines))
     return page
 
 

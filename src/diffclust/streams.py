@@ -48,13 +48,13 @@ class Stream:
     optimizer: Optimizer | None = None
     last: Tensor | None = None  # embedding of the last batch
 
-    def count(self, mass: Tensor) -> None:
-        self.rows += int(mass.sum())
+    def count(self, rows: int, mass: Tensor) -> None:
+        self.rows += rows
         self.batches += 1
         self.counts += mass
-        won = mass > 0
-        self.last_seen[won] = time.time()
-        self.last_row[won] = float(self.rows)
+        none = mass == 0
+        self.last_seen = self.last_seen.where(none, time.time())
+        self.last_row = self.last_row.where(none, float(self.rows))
 
     def diagnostics(self, centers: Tensor) -> dict[str, Any]:
         return {
@@ -167,10 +167,10 @@ class Online:
             owner = largest(logits)
             pull = torch.zeros_like(clusters.weight).index_add_(0, owner, z)
             mass = torch.bincount(owner, minlength=len(pull)).to(z.dtype)
-            if not bool(pull.isfinite().all()):
+            if not math.isfinite(pull.sum().item()) and not bool(pull.isfinite().all()):
                 raise ValueError("Input X holds values so large that their sum is not finite in float32.")
             self.online_step(model, Arrived(z, logits, pull, mass, stream.counts))
-            stream.count(mass)
+            stream.count(len(z), mass)
             stream.last = z
             centers = clusters.centers
             self.cluster_centers_ = centers.float().cpu().numpy().copy()
