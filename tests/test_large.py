@@ -2,11 +2,13 @@
 
 import subprocess
 import sys
+import weakref
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
+from sklearn.exceptions import NotFittedError
 from torch.utils.data import IterableDataset
 
 from diffclust import TELL, KMeansNet, metrics
@@ -14,7 +16,7 @@ from diffclust.engine import data as engine
 from diffclust.engine import sources
 from diffclust.engine.data import ArrayRows, Data, Feed
 from diffclust.files import open_parquet
-from diffclust.writers import write
+from diffclust.writers import GROUP, write
 
 CPU = torch.device("cpu")
 
@@ -177,11 +179,31 @@ def test_answers_are_written_as_they_are_found(X, tmp_path, ending, proba):
         assert np.allclose(table[["p0", "p1", "p2"]], model.predict_proba(many), atol=1e-6)
 
 
+@pytest.mark.parametrize("ending", [".csv", ".npy", ".parquet"])
+def test_what_is_written_is_forgotten(tmp_path, ending):
+    given, most = [], 0
+
+    def parts():
+        nonlocal most
+        for i in range(300):
+            labels = np.full(10, i)
+            given.append(weakref.ref(labels))
+            yield labels, np.full((10, 2), 0.5, np.float32)
+            most = max(most, sum(part() is not None for part in given))
+
+    write(tmp_path / f"labels{ending}", parts(), 3000)
+    assert most <= 2 * GROUP  # row groups of .parquet; the others keep none
+
+
 def test_a_file_is_there_when_it_is_whole(X, tmp_path):
     model = TELL(3, network="identity", epochs=1, random_state=0, device="cpu").fit(X)
     bad = np.tile(X, (20, 1))
     bad[2500] = np.nan
     np.save(tmp_path / "bad.npy", bad)
+    labels, _ = next(model.predict_in_parts(tmp_path / "bad.npy"))  # nothing further has been read
+    assert (labels == model.predict(bad[:1024])).all()
+    with pytest.raises(NotFittedError, match="not fitted"):
+        next(TELL(3).predict_in_parts(X))
     for ending in (".csv", ".npy", ".parquet"):
         with pytest.raises(ValueError, match="first in row 2500"):
             write(tmp_path / f"out{ending}", model.predict_in_parts(tmp_path / "bad.npy"), 3000)
