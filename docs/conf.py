@@ -281,10 +281,10 @@ def streams_page() -> str:
             if row["method"] != "KMeansNet"
         ),
     ]
-    features = ["| features | | seeds | k-means | TELL |", "|---|---|---|---|---|"]
     learnt = defaultdict(lambda: defaultdict(list))
     for row in rows("features.csv"):
         learnt[row["features"], row["protocol"]][row["method"]].append(row)
+    features = ["| features | | seeds | k-means | TELL |", "|---|---|---|---|---|"] if learnt else ["Not run yet."]
     features += [
         f"| {name} | {protocol} | {len(found['TELL'])} | {scores(found['k-means'])} | {scores(found['TELL'])} |"
         for (name, protocol), found in learnt.items()
