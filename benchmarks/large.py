@@ -90,8 +90,8 @@ def measure(method: str, path: Path, batch: int, epochs: int, device: str) -> di
     most = watch.most
     centers = model.cluster_centers_.astype(np.float64)
     inertia = 0.0
-    for i in range(0, len(X), PART // 8):
-        x = X[i : i + PART // 8].astype(np.float64)
+    for i in range(0, len(X), 2048):
+        x = X[i : i + 2048].astype(np.float64)
         if method == "KMeansNet":
             x /= np.linalg.norm(x, axis=1, keepdims=True)
         distances = (x**2).sum(1) - (2 * x @ centers.T - (centers**2).sum(1)).max(1)
