@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from .kmeans import draw_proportional, kmeans, kmeans_plus_plus
 from .ops import ASSIGNMENTS, Assignment, Distance, squared_distances
+from .parallel import totals
 
 Start = Literal["random", "k-means++", "k-means"]
 
@@ -154,7 +155,8 @@ class ClusterLayer(nn.Module):
         member = self.assignment(self.logits(z)) if member is None else member
         with torch.autocast(z.device.type, enabled=False):
             pull = member.T @ z
-        self.step_(pull, member.sum(0), step)
+        pull, mass = totals(pull, member.sum(0))
+        self.step_(pull, mass, step)
 
     @torch.no_grad()
     def step_(self, pull: Tensor, mass: Tensor, step: float | Tensor = 0.1) -> None:

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from .cluster import ClusterLayer
 from .ops import DIVERGENCES, METRICS, euclidean, log_balance, log_student_t, sparse_closeness, squared_distances
+from .parallel import totals
 
 Side = Literal["prediction", "target"]
 
@@ -75,7 +76,10 @@ class CrossMetricLayer(ClusterLayer):
     def assignments(self, z: Tensor, frequencies: Tensor | None = None) -> list[Tensor]:
         """P₁, P₂, ...; by the frequencies of these rows, unless others are given."""
         closeness = self.closeness(z)
-        each = [q.sum(0) for q in closeness] if frequencies is None else frequencies.to(closeness[0].dtype).unbind()
+        if frequencies is None:
+            each = totals(*(q.sum(0) for q in closeness))
+        else:
+            each = frequencies.to(closeness[0].dtype).unbind()
         return [log_balance(q, f, self.power).exp() for q, f in zip(closeness, each, strict=True)]
 
     @torch.no_grad()
