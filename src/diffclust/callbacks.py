@@ -11,6 +11,7 @@ from safetensors import SafetensorError
 
 from .engine.checkpoint import pack, unpack
 from .engine.data import Data
+from .engine.distributed import present
 from .engine.loop import Callback, Progress
 from .engine.model import ClusterModel
 from .metrics import accuracy, ari, nmi
@@ -206,7 +207,7 @@ class Watchers:
     def __init__(self, estimator: Any, epochs: int) -> None:
         self.estimator = estimator
         self.context = estimator._init_callback_context(max_subtasks=estimator.n_init * epochs)
-        self.bar = ProgressBar(estimator.n_init) if estimator.verbose else None
+        self.bar = ProgressBar(estimator.n_init) if estimator.verbose and present().leads else None
 
     def __enter__(self) -> Self:
         self.context.call_on_fit_task_begin(estimator=self.estimator)

@@ -25,6 +25,7 @@ from .callbacks import Watchers
 from .engine.capture import Steps
 from .engine.checkpoint import CheckpointFolder, Ledger, Page, random_states, set_random_states
 from .engine.data import Data, TensorRows
+from .engine.distributed import Processes, present
 from .engine.lanes import Lane, side_by_side
 from .engine.loop import Callback, Record, Stage, Training, training
 from .engine.model import ClusterModel, Pretraining, Report, Trainable
@@ -114,6 +115,7 @@ class PrototypeClusterer(
     code: ClassVar[tuple[str, ...]] = ()  # knobs that may be functions, and without which the model means nothing
     integers: ClassVar[dict[str, int]] = {}  # the method's own whole numbers, with the least each may be
     starts: ClassVar[tuple[str, ...]] = ("k-means", "k-means++", "random")
+    indivisible: ClassVar[str] = ""  # why several processes cannot share a fit, where they cannot
     # What "auto" epochs mean, for pretraining and for the method: so many steps, within these limits.
     auto_steps: ClassVar[tuple[int, int]] = (2800, 1400)
     auto_most: ClassVar[tuple[int, int]] = (200, 100)
@@ -155,11 +157,26 @@ class PrototypeClusterer(
 
     @with_callbacks
     def fit(self, X: Any, y: Any = None) -> Self:
-        self._check_settings()
-        given = read(self, X, fitting=True)
-        self._check_size(given)
-        device = choose_device(self.device)
-        data = Data(given.rows, device, self._batch_size(len(given.rows)), self._augmentation(given.rows.row_shape))
+        among = present()
+        with among.together():
+            self._check_settings()
+            given = read(self, X, fitting=True)
+            self._check_size(given)
+            device = choose_device(self.device)
+            n, augmentation = len(given.rows), self._augmentation(given.rows.row_shape)
+            self._check_sharing(among, device)
+        among.check_same({"data": f"{n} rows of {given.rows.row_shape}", **self._described()})
+        data = Data(given.rows, device, self._batch_size(n), augmentation, among)
+        with among.sharing():
+            runs = self._fit(data)
+        self._adopt(given, runs)
+        if among.leads:
+            self._warn(stacklevel=3)  # the caller of fit, past scikit-learn's wrapper
+        return self
+
+    def _fit(self, data: Data) -> list[Run]:
+        """All restarts."""
+        device = data.device
         with seeded(0, device):  # a misfit of network and data shows before training
             trial = self.build_model(self.build_autoencoder(data), len(data))
             plan = self._epochs(self.epochs, data, 1) + sum(epochs for *_, epochs in self._plan(trial, data))
@@ -172,13 +189,13 @@ class PrototypeClusterer(
                     Lane(self._run(data, restart, watchers.callbacks(), ledger), Randomness(seed, device))
                     for restart, seed in list(enumerate(ledger.seeds))[first : first + width]
                 ]
-                runs += side_by_side(lanes, Steps(device, expected=plan * data.steps), ledger)
+                capture = None if data.among.alone else False  # exchanges are not recorded
+                steps = Steps(device, expected=plan * data.steps, capture=capture)
+                runs += side_by_side(lanes, steps, ledger)
                 if ledger.interrupted:
                     break
         ledger.close()
-        self._adopt(given, runs)
-        self._warn(stacklevel=3)  # the caller of fit, past scikit-learn's wrapper
-        return self
+        return runs
 
     def _run(
         self, data: Data, restart: int, callbacks: Sequence[Callback], ledger: Ledger
@@ -197,7 +214,7 @@ class PrototypeClusterer(
             # the network rests: embed once, and train the same method on the embeddings
             embedded = TensorRows(data.map(model.eval().embed))
             learner = self.build_model(Identity(embedded.row_shape), len(data)).to(data.device)
-            rows = Data(embedded, data.device, data.batch_size)
+            rows = Data(embedded, data.device, data.batch_size, among=data.among)
         history += yield from go(learner, rows, self.build_optimizer(learner), epochs=epochs, phase="clustering")
         model.clusters = learner.clusters
         run = Run.evaluate(model.eval(), data, seed=seed, history=history, reports=reports + learner.reports)
@@ -231,13 +248,19 @@ class PrototypeClusterer(
 
     def _ledger(self, data: Data) -> Ledger:
         """Where the fit stands: at its beginning, or where the checkpoint says."""
-        seeds = restart_seeds(self.random_state, self.n_init)
+        seeds = data.among.of_leader(lambda: restart_seeds(self.random_state, self.n_init))
         if self.checkpoint is None:
             return Ledger(None, 1, {}, seeds)
+        identity = {"data": data.among.of_leader(data.fingerprint), **self._described()}
+        with data.among.together():
+            folder = CheckpointFolder(self.checkpoint)
+        return Ledger(folder, self.checkpoint_every, identity, seeds, data.among)
+
+    def _described(self) -> dict[str, Any]:
+        """The settings that decide what comes out."""
         fleeting = ("device", "verbose", "callbacks", "checkpoint", "checkpoint_every")
         settings = {name: describe(value) for name, value in self.get_params().items() if name not in fleeting}
-        identity = {"class": type(self).__name__, "data": data.fingerprint(), **settings}
-        return Ledger(CheckpointFolder(self.checkpoint), self.checkpoint_every, identity, seeds)
+        return {"class": type(self).__name__, **settings}
 
     def build_autoencoder(self, data: Data) -> Autoencoder:
         return networks.build(self.network, data, self.embedding_dim, self.network_options())
@@ -395,6 +418,16 @@ class PrototypeClusterer(
             )
         if n < self.n_clusters:
             raise ValueError(f"n_samples={n} should be >= n_clusters={self.n_clusters}.")
+
+    def _check_sharing(self, among: Processes, device: torch.device) -> None:
+        if among.alone:
+            return
+        if self.indivisible:
+            raise ValueError(f"{type(self).__name__} cannot be shared by {among.size} processes: {self.indivisible}.")
+        if device.type == "cuda" and among.local >= torch.cuda.device_count():
+            raise ValueError(
+                f"There are {torch.cuda.device_count()} GPUs here, and more processes: start as many, or set device."
+            )
 
     def _check_settings(self) -> None:
         def integer(name: str, least: int, auto: bool = False) -> None:

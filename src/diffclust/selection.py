@@ -16,6 +16,7 @@ from .engine.loop import Record
 from .engine.model import ClusterModel, Report
 from .metrics import effective_number
 from .nn.ops import largest
+from .nn.parallel import total
 
 COLLAPSED = 0.02  # effective clusters below 1 + this share of the wanted ones
 FIGURES = ("seed", "history", "inertia", "scatter", "clustering_loss", "reconstruction", "temperature")
@@ -52,15 +53,16 @@ class Run:
             own = (z - centers[label]).square().sum(1)
             return torch.stack([label.double(), own, model.clustering_loss(z)], dim=1)
 
-        labels = torch.empty(len(data), dtype=torch.long, device=data.device)
+        labels = torch.empty(len(data.own), dtype=torch.long, device=data.device)
         done, sums = 0, centers.new_zeros(3)
         for part in data.parts(measure):
             labels[done : done + len(part)] = part[:, 0].long()
             done += len(part)
             sums += part.sum(0)
-        _, own, loss = sums.tolist()
+        _, own, loss = total(sums).tolist()
+        labels = data.join(labels)
         z = model.sample_embedding(data, SAMPLE)
-        total = (z - z.mean(0)).double().square().sum(1).mean().item()
+        variance = (z - z.mean(0)).double().square().sum(1).mean().item()
         return cls(
             model=model,
             seed=seed,
@@ -69,7 +71,7 @@ class Run:
             labels=labels.cpu().numpy(),
             centers=centers.float().cpu().numpy(),
             inertia=own,
-            scatter=own / len(data) / max(total, 1e-12),
+            scatter=own / len(data) / max(variance, 1e-12),
             clustering_loss=loss / len(data),
             reconstruction=next((r["reconstruction"] for r in reversed(history) if "reconstruction" in r), 0.0),
             temperature=clusters.temperature

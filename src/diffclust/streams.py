@@ -15,6 +15,7 @@ from torch.optim import Optimizer
 
 from .engine.capture import Steps
 from .engine.data import Data, TensorRows
+from .engine.distributed import alone
 from .engine.loop import Stage
 from .engine.model import ClusterModel, NetworkAlone, Trainable
 from .engine.runtime import Randomness, choose_device, choose_precision
@@ -146,10 +147,12 @@ class Online:
         if len(distinct) < max(2, self.n_clusters):
             self._waiting = Waiting(distinct, waiting.attributes if waiting else given.attributes)
         elif waiting is None:
-            self.fit(given)
+            with alone():
+                self.fit(given)
         else:
             rows = torch.cat([known, data.map(lambda x: x)])
-            self.fit(replace(given, rows=TensorRows(rows), attributes=waiting.attributes))
+            with alone():
+                self.fit(replace(given, rows=TensorRows(rows), attributes=waiting.attributes))
 
     def _take_in(self, X: Any, learn_network: bool) -> None:
         given = read(self, X, fitting=False)

@@ -36,15 +36,17 @@ class Steps:
         for stage, randomness in party:
             with randomness.borrowed():
                 stage.begin()
+        own = [(stage, stage.data.among.randomness(randomness)) for stage, randomness in party]
         length = max(stage.data.steps for stage, _ in party)
         for step in range(length):
-            present = [(stage, randomness) for stage, randomness in party if step < stage.data.steps]
-            for stage, randomness in present:
-                if stage.wants_refresh:
-                    with randomness.borrowed():
-                        stage.model.refresh(stage.data)
-                stage.feed.bring(step)
-                stage.taken += 1
+            for stage, randomness in party:
+                if step < stage.data.steps:
+                    if stage.wants_refresh:
+                        with randomness.borrowed():
+                            stage.model.refresh(stage.data)
+                    stage.feed.bring(step)
+                    stage.taken += 1
+            present = [(stage, randomness) for stage, randomness in own if step < stage.data.steps]
             graph = self._recording(present) if self.captures else None
             if graph is None:
                 self._step(present)

@@ -17,6 +17,8 @@ from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 from torch import Tensor
 
+from .distributed import ALONE, Processes
+
 KEPT = 2
 SUFFIX = ".ckpt"
 
@@ -121,15 +123,22 @@ def snapshot(state: Any) -> Any:
 class Ledger:
     """What a fit has done so far, a page for each restart. Without a folder nothing is kept."""
 
-    def __init__(self, folder: CheckpointFolder | None, every: int, identity: dict[str, Any], seeds: list[int]) -> None:
-        self.folder, self.every = folder, every
+    def __init__(
+        self,
+        folder: CheckpointFolder | None,
+        every: int,
+        identity: dict[str, Any],
+        seeds: list[int],
+        among: Processes = ALONE,
+    ) -> None:
+        self.folder, self.every, self.among = folder, every, among
         blank: dict[str, Any] = {"run": None, "phases": {}, "present": None}
         self.state: dict[str, Any] = {
             "identity": identity,
             "seeds": seeds,
             "pages": [copy.deepcopy(blank) for _ in seeds],
         }
-        kept = folder.read() if folder else None
+        kept = among.of_leader(folder.read) if folder else None
         if kept is not None:
             different = [name for name in identity if kept["identity"].get(name) != identity[name]]
             if different:
@@ -151,7 +160,7 @@ class Ledger:
 
     def close(self) -> None:
         """Nothing is left to go on with, unless the user broke off."""
-        if self.folder is not None and not self.interrupted:
+        if self.folder is not None and self.among.leads and not self.interrupted:
             self.folder.clear()
 
 
@@ -179,7 +188,7 @@ class Page:
         return self.ledger.folder is not None and epoch % self.ledger.every == self.ledger.every - 1
 
     def note(self, **news: Any) -> None:
-        if self.ledger.folder is not None:
+        if self.ledger.folder is not None and self.ledger.among.leads:
             self.entries.update(snapshot(news))
             self.ledger.news = True
 

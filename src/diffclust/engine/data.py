@@ -13,6 +13,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..nn.parallel import totals
+from .distributed import ALONE, Processes
+
 CHUNK = 1024  # rows answered at a time
 BLOCK = 2**19  # bytes read in one go, where rows lie on a disk
 WINDOW = 128
@@ -159,6 +162,8 @@ class Data:
 
     Batches all have one size. An epoch is every full batch of `batch_size` rows, and the few rows left over
     sit it out; where more than a tenth would be left over, batches are made smaller instead.
+
+    Where several processes share the work, `own` are the rows this one goes over, and `slot` its part of a batch.
     """
 
     def __init__(
@@ -167,14 +172,27 @@ class Data:
         device: torch.device,
         batch_size: int = CHUNK,
         augment: Callable[[Tensor], Tensor] | None = None,
+        among: Processes = ALONE,
     ) -> None:
         n = len(rows)
-        self.rows, self.device, self.augment = rows.to(device), device, augment
+        self.rows, self.device, self.augment, self.among = rows.to(device), device, augment, among
         self.steps = max(1, n // batch_size)
         if self.steps * batch_size < 0.9 * n:
             self.steps += 1
         self.steps = max(1, min(self.steps, n // 2))  # batch norm needs two rows
         self.batch_size = min(batch_size, n // self.steps)
+        if among.size > max(1, self.batch_size):
+            raise ValueError(
+                f"{among.size} processes cannot share batches of {self.batch_size} rows, out of {n}: "
+                f"{among.size - self.batch_size} of them would have no rows. Start fewer, or give a larger batch_size."
+            )
+        self.slot = among.part(self.batch_size)
+        self.own = self._rows_of(self.slot)
+
+    def _rows_of(self, slot: slice) -> range:
+        """The rows of the process with this part of every batch: at least as many as its batches of an epoch need."""
+        n, size = len(self), max(1, self.batch_size)
+        return range(n * slot.start // size, n * slot.stop // size)
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -223,10 +241,29 @@ class Data:
             return torch.arange(len(self), device=self.device)
         return torch.randperm(len(self), device=self.device)[:size].sort().values
 
+    def portion(self, losses: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Means over this process's part of a batch, as parts of the means over the whole."""
+        if self.among.alone:
+            return losses
+        share = (self.slot.stop - self.slot.start) / self.batch_size
+        return {name: share * value for name, value in losses.items()}
+
     def map(self, fn: Callable[[Tensor], Tensor], index: Tensor | None = None) -> Tensor:
         """fn over everything, or over the rows at `index`, in order: a row's result does not depend on the rows
-        asked for with it."""
-        n = len(self) if index is None else len(index)
+        asked for with it. Processes that share the work all have all results."""
+        if self.among.alone or (index is not None and len(index) <= max(CHUNK, self.among.size)):
+            return self._map(fn, index)
+        if index is None:
+            return self.join(self._map(fn, None))
+        sizes = [slot.stop - slot.start for slot in self.among.parts(len(index))]
+        return self.among.join(self._map(fn, index[self.among.part(len(index))]), sizes)
+
+    def join(self, results: Tensor) -> Tensor:
+        """Of every row, from what each process has of its own."""
+        return self.among.join(results, [len(self._rows_of(slot)) for slot in self.among.parts(self.batch_size)])
+
+    def _map(self, fn: Callable[[Tensor], Tensor], index: Tensor | None) -> Tensor:
+        n = len(self.own) if index is None else len(index)
         done, results = 0, torch.empty(0)
         for part in self.parts(fn, index):
             if len(part) == n:
@@ -238,10 +275,10 @@ class Data:
         return results
 
     def parts(self, fn: Callable[[Tensor], Tensor], index: Tensor | None = None) -> Iterator[Tensor]:
-        """`map`, a chunk at a time."""
-        n = len(self) if index is None else len(index)
-        for start in range(0, n, CHUNK):
-            stop = min(start + CHUNK, n)
+        """fn over this process's rows, or over those at `index`, a chunk at a time."""
+        places = self.own if index is None else range(len(index))
+        for start in places[::CHUNK]:
+            stop = min(start + CHUNK, places.stop)
             x = self.block(start, stop) if index is None else self.take_checked(index[start:stop])
             missing = max(0, FEWEST - len(x))
             padded = torch.cat([x, x[:1].expand(missing, *x.shape[1:])]) if missing else x
@@ -262,11 +299,15 @@ class Data:
         low, high = float("inf"), float("-inf")
         total = torch.zeros(self.row_shape, dtype=torch.float64, device=self.device)
         squares = torch.zeros_like(total)
-        for start in range(0, len(self), CHUNK):
-            x = self.block(start, min(start + CHUNK, len(self)))
-            low, high = min(low, x.min().item()), max(high, x.max().item())
-            total += x.sum(0, dtype=torch.float64)
-            squares += x.double().square().sum(0)
+        with self.among.together():
+            for start in self.own[::CHUNK]:
+                x = self.block(start, min(start + CHUNK, self.own.stop))
+                low, high = min(low, x.min().item()), max(high, x.max().item())
+                total += x.sum(0, dtype=torch.float64)
+                squares += x.double().square().sum(0)
+        lows, highs = zip(*self.among.every((low, high)), strict=True)
+        low, high = min(lows), max(highs)
+        total, squares = totals(total, squares)
         mean = total / len(self)
         variance = (squares / len(self) - mean.square()).clamp_min(0)
         return Summary(low, high, mean.float(), variance.mean().sqrt().item())
@@ -281,7 +322,8 @@ class Feed:
 
     def __init__(self, data: Data) -> None:
         self.data = data
-        self.order = torch.empty(data.steps, data.batch_size, dtype=torch.long, device=data.device)
+        width = data.slot.stop - data.slot.start
+        self.order = torch.empty(data.steps, width, dtype=torch.long, device=data.device)
         self.cursor = torch.zeros(1, dtype=torch.long, device=data.device)
         self.brought: Tensor | None = None
         self.ahead: Future[Tensor] | None = None
@@ -289,8 +331,9 @@ class Feed:
     def begin(self) -> None:
         edges = self.data.rows.edges()
         if edges is None:
-            order = torch.randperm(len(self.data), device=self.data.device)
-            self.order.copy_(order[: self.order.numel()].view_as(self.order))
+            data = self.data
+            order = torch.randperm(len(data), device=data.device)
+            self.order.copy_(order[: data.steps * data.batch_size].view(data.steps, -1)[:, data.slot])
         else:
             self._shuffle_blocks(edges)
         self.cursor.zero_()
@@ -298,13 +341,19 @@ class Feed:
 
     def _shuffle_blocks(self, edges: np.ndarray) -> None:
         """Blocks in random order, or as they come where rows are read forward; the rows of a window of blocks are
-        shuffled among one another. So a disk is read in long runs, and a batch has rows of many places."""
+        shuffled among one another. So a disk is read in long runs, and a batch has rows of many places. A process
+        stays with its own rows, of which its disk cache may hold all."""
+        own, among, generator = self.data.own, self.data.among, None
+        if not among.alone:
+            edges = np.unique(np.clip(edges, own.start, own.stop))
+            # how much is drawn differs from process to process: not from the common source
+            generator = torch.Generator().manual_seed(int(torch.randint(2**31, ())) * among.size + among.rank)
         flat, done, count = self.order.view(-1), 0, len(edges) - 1
-        blocks = np.arange(count) if self.data.rows.forward else torch.randperm(count).numpy()
+        blocks = np.arange(count) if self.data.rows.forward else torch.randperm(count, generator=generator).numpy()
         for first in range(0, count, self.data.rows.window):
             window = blocks[first : first + self.data.rows.window]
             rows = torch.cat([torch.arange(edges[b], edges[b + 1]) for b in window])
-            rows = rows[torch.randperm(len(rows))][: len(flat) - done]
+            rows = rows[torch.randperm(len(rows), generator=generator)][: len(flat) - done]
             flat[done : done + len(rows)] = rows.to(flat.device)
             done += len(rows)
 

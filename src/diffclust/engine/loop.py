@@ -13,6 +13,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.optim import Optimizer
 
 from ..nn.fused import allowed
+from ..nn.parallel import shared_norms, total
 from .checkpoint import Page, random_states, set_random_states
 from .data import Data, Feed
 from .model import Trainable
@@ -102,8 +103,9 @@ def settle_batch_norm(model: Trainable, data: Data, most: int = 50) -> None:
         norm.reset_running_stats()
         norm.momentum = None  # a cumulative mean
         norm.train()
-    for batch in itertools.islice(data.shuffled(), most):
-        model.reconstruct(batch.clean)
+    with shared_norms():
+        for batch in itertools.islice(data.shuffled(), most):
+            model.reconstruct(batch.clean)
     for norm, momentum in zip(norms, momenta, strict=True):
         norm.momentum = momentum
         norm.eval()
@@ -145,10 +147,11 @@ class Stage:
         return id(self), self.model.regime, rates
 
     def begin(self) -> None:
+        self.data.among.align(self.model)
         self.feed.begin()
         self.taken = len(self.history) * self.data.steps  # so that a resumed phase counts on
-        for total in self.totals.get(self.model.regime, {}).values():
-            total.zero_()
+        for amount in self.totals.get(self.model.regime, {}).values():
+            amount.zero_()
 
     @property
     def wants_refresh(self) -> bool:
@@ -156,12 +159,14 @@ class Stage:
 
     def step(self) -> None:
         batch = self.feed.batch()
-        with autocast(self.data.device, self.precision), allowed(self.long):
-            losses = self.model.loss(batch)
+        among = self.data.among
+        with autocast(self.data.device, self.precision), allowed(self.long and among.alone), shared_norms():
+            losses = self.data.portion(self.model.loss(batch))
             objective = torch.stack(list(losses.values())).sum()
         if self.optimizer is not None:
             self.optimizer.zero_grad(set_to_none=True)
             objective.backward()
+            among.add_gradients(p for group in self.optimizer.param_groups for p in group["params"])
             self.model.after_backward()
             self.optimizer.step()
         self.model.after_step(batch)
@@ -174,7 +179,8 @@ class Stage:
     def means(self) -> dict[str, float]:
         """Of each loss term over the epoch, read from the device at once."""
         totals = self.totals[self.model.regime]
-        return dict(zip(totals, (torch.stack(list(totals.values())) / self.data.steps).tolist(), strict=True))
+        sums = total(torch.stack(list(totals.values())))
+        return dict(zip(totals, (sums / self.data.steps).tolist(), strict=True))
 
     def tell(self, progress: Progress) -> bool:
         """Ask the callbacks, which other restarts may ask in between, whether to stop."""
@@ -185,7 +191,7 @@ class Stage:
             callback(progress)
             if swaps:
                 self.kept[i] = callback.state_dict()  # type: ignore[attr-defined]
-        return progress.stop
+        return any(self.data.among.every(progress.stop))
 
     # ---- a checkpoint
 
@@ -271,7 +277,7 @@ def training(
             if page is not None and due:
                 page.reached(phase, stage.state(last_good.failures))
     except KeyboardInterrupt:
-        if page is None:
+        if page is None or not data.among.alone:
             raise
         page.ledger.interrupted = True
         model.report("interrupted", f"Stopped by the user in epoch {len(history)} of {epochs} of {phase}.")

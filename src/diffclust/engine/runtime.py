@@ -81,6 +81,15 @@ class Randomness:
             self.cpu = torch.get_rng_state()
             torch.set_rng_state(outer)
 
+    def branch(self, number: int) -> "Randomness":
+        """Another source, which follows from where this one is and from `number`; this one stays where it is."""
+        seed = 2654435761 * number  # numbers that follow one another should not give seeds that do
+        for state in [self.cpu] if self.cuda is None else [self.cpu, self.cuda.get_state()]:
+            generator = torch.Generator(self.device if state is not self.cpu else "cpu")
+            generator.set_state(state)
+            seed += int(torch.randint(2**31, (), generator=generator, device=generator.device))
+        return Randomness(seed % 2**32, self.device)
+
     def renew(self, state: Tensor) -> None:
         """Another CUDA generator in this state: a capture that failed leaves the old one unusable."""
         self.cuda = torch.Generator(self.device)

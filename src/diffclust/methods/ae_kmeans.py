@@ -21,6 +21,7 @@ from ..estimator import hyperparameters
 from ..nn.autoencoders import Autoencoder
 from ..nn.cluster import ClusterLayer, Start
 from ..nn.ops import hard
+from ..nn.parallel import totals
 from .autoencoder import AutoencoderClusterer, paper_settings
 
 BLOCK = 4096  # rows embedded at a time
@@ -44,11 +45,12 @@ class AEKMeansModel(ClusterModel):
         centers = self.clusters.centers.detach()
         sums = torch.zeros_like(centers, dtype=torch.float64)
         counts = sums.new_zeros(len(centers), 1)
-        for block in torch.arange(len(data), device=data.device).split(BLOCK):
-            z = data.map(self.embed, block)
+        for block in torch.arange(data.own.start, data.own.stop, device=data.device).split(BLOCK):
+            z = torch.cat(list(data.parts(self.embed, block)))
             member = hard(self.clusters.logits(z)).double()
             sums += member.T @ z.double()
             counts += member.sum(0)[:, None]
+        sums, counts = totals(sums, counts)
         self.clusters.set_centers(torch.where(counts > 0, sums / counts.clamp_min(1), centers))
         if bool((counts == 0).any()):
             self.clusters.revive_(counts[:, 0] == 0, self.sample_embedding(data, 1024))

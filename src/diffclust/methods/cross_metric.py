@@ -35,6 +35,7 @@ from ..nn.autoencoders import Autoencoder
 from ..nn.cluster import Start
 from ..nn.cross_metric import CrossMetricLayer
 from ..nn.ops import DIVERGENCES, METRICS, log_balance
+from ..nn.parallel import batch_mean
 from .autoencoder import AutoencoderClusterer, paper_settings
 
 
@@ -85,7 +86,7 @@ class CrossMetricModel(ClusterModel):
         assignments = self.clusters.assignments(self.embed(batch.x))
         with torch.no_grad():
             first, second = (p.argmax(1) for p in assignments[:2])
-            self.differing += (first != second).float().mean()
+            self.differing += batch_mean((first != second).float())
             self.steps += 1
         return {"clustering": self.clusters.discrepancy(assignments).mean()}
 

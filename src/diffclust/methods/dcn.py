@@ -26,6 +26,7 @@ from ..estimator import hyperparameters
 from ..nn.autoencoders import Autoencoder
 from ..nn.cluster import ClusterLayer, Start
 from ..nn.ops import hard
+from ..nn.parallel import totals
 from ..streams import Arrived
 from .autoencoder import AutoencoderClusterer, paper_settings
 
@@ -73,8 +74,8 @@ class DCNModel(ClusterModel):
     def take_in(self, z: Tensor) -> None:
         """Eq. (10) for every row at once: the order inside a batch does not matter to a running mean."""
         member = hard(self.clusters.logits(z))  # s, eq. (8)
-        mass = member.sum(0)
-        total = self.counts * self.clusters.centers + member.T @ z
+        pull, mass = totals(member.T @ z, member.sum(0))
+        total = self.counts * self.clusters.centers + pull
         self.counts += mass[:, None]
         self.clusters.set_centers(total / self.counts)
         self.members += mass

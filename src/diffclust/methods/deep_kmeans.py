@@ -31,6 +31,7 @@ from ..estimator import hyperparameters
 from ..nn.autoencoders import Autoencoder
 from ..nn.cluster import ClusterLayer, DistanceLayer, Start
 from ..nn.ops import Distance
+from ..nn.parallel import batch_mean
 from .autoencoder import AutoencoderClusterer, paper_settings
 
 Between = Literal["euclidean", "cosine"] | Callable[[Tensor, Tensor], Tensor]
@@ -114,7 +115,7 @@ class DeepKMeansModel(ClusterModel):
     def after_step(self, batch: Batch) -> None:
         if self.clusters.sphere:
             self.clusters.project_()
-        self.sizes += torch.stack([self.h, self.h - self.h.mean(0)]).norm(dim=2).mean(1)
+        self.sizes += batch_mean(torch.stack([self.h, self.h - batch_mean(self.h)]).norm(dim=2).T)
         self.steps += 1
 
     def figures(self) -> dict[str, float]:

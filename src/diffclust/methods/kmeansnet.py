@@ -25,6 +25,7 @@ from ..estimator import PrototypeClusterer, hyperparameters
 from ..nn.autoencoders import Autoencoder
 from ..nn.cluster import ClusterLayer, Start
 from ..nn.ops import hard
+from ..nn.parallel import totals
 from ..streams import Arrived
 
 ALPHA_GRID = tuple(m * 10.0**p for p in range(-5, 1) for m in (1, 5))
@@ -109,11 +110,13 @@ class KMeansNetModel(ClusterModel):
         """Look at the hard partition: its scatter, the share of the embedding's variance left inside clusters, and
         its effective number of clusters, exp of the entropy of their sizes. Soft assignments dissolve clusters in two
         ways: centres drift together and scatter climbs, or clusters merge and the number falls. Says so if they do,
-        and keeps the best state otherwise; the first look, before training, is the mark."""
-        within = self.squares - (self.sums.square().sum(1) / self.members.clamp_min(1)).sum()
-        total = self.squares - self.sums.sum(0).square().sum() / self.members.sum()
+        and keeps the best state otherwise; the first look, before training, is the mark. Both are shares, so that it
+        does not matter how many processes counted a row."""
+        sums, members, squares = totals(self.sums, self.members, self.squares)
+        within = squares - (sums.square().sum(1) / members.clamp_min(1)).sum()
+        total = squares - sums.sum(0).square().sum() / members.sum()
         scatter = (within / total.clamp_min(1e-12)).item()
-        count = torch.distributions.Categorical(probs=self.members).entropy().exp().item()
+        count = torch.distributions.Categorical(probs=members).entropy().exp().item()
         self.first_count = self.first_count or count
         if scatter <= self.best_scatter and count >= 0.95 * self.first_count:
             self.best_scatter = scatter

@@ -30,6 +30,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from ..engine.data import Data
+from ..engine.distributed import present
 from ..engine.runtime import choose_device, restart_seeds
 from ..estimator import hyperparameters
 from ..inputs import read
@@ -65,6 +66,8 @@ class SSC(ClusterMixin, BaseEstimator):
 
     def fit(self, X: Any, y: Any = None) -> Self:
         self._check_settings()
+        if not present().alone:
+            raise ValueError("SSC cannot be shared by several processes: it writes every row by all others.")
         given = read(self, X, fitting=True)
         n = len(given.rows)
         if n < 2:

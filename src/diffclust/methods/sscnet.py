@@ -373,6 +373,7 @@ class SSCNet(PrototypeClusterer):
     reference_size: int = 2000
     tolerance: float = 1e-3
 
+    indivisible: ClassVar[str] = "its graph is of all rows of a batch"
     choices: ClassVar = {"graph": ("knn", "full"), "sample_weights": (True, False)}
     ranges: ClassVar = {
         "n_atoms": (1, math.inf),

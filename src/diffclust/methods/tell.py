@@ -25,6 +25,7 @@ from ..estimator import PrototypeClusterer, hyperparameters
 from ..nn.autoencoders import Autoencoder
 from ..nn.cluster import ClusterLayer, Start
 from ..nn.ops import largest, one_hot
+from ..nn.parallel import total
 from ..streams import Arrived
 
 CenterUpdate = Literal["normalized", "optimizer", "unnormalized"]
@@ -114,7 +115,7 @@ class TELLModel(ClusterModel):
         self.members.index_add_(0, won, torch.ones_like(won, dtype=self.members.dtype))
 
     def after_epoch(self, epoch: int, data: Data) -> None:
-        dead = self.members == 0
+        dead = total(self.members) == 0
         if self.repair and self.moving_centers and bool(dead.any()):
             self.clusters.revive_(dead, self.sample_embedding(data, 1024))
             for _ in range(int(dead.sum())):

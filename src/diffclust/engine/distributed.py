@@ -1,0 +1,211 @@
+"""More than one process: who they are, what each works on, and how they stay together.
+
+Every process runs the same program on the same data. They agree on all that is random about a fit as a whole: weights,
+order of rows, first centres. Of each batch, and of each pass over all rows, a process takes its part; sums and
+gradients are added up (`nn/parallel.py`), so that all hold the same model after every step. The first process leads: it
+alone writes and speaks.
+"""
+
+import contextlib
+import os
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.rendezvous import rendezvous
+
+from ..nn.parallel import shared
+from .runtime import Randomness
+
+T = TypeVar("T")
+
+ENVIRONMENT = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")  # what torchrun tells a process
+KINDS = {error.__name__: error for error in (ValueError, TypeError, NotImplementedError)}
+
+
+@dataclass(frozen=True)
+class Processes:
+    """Those that share a fit, seen from one of them. Alone, every method does nothing, or gives back what it got."""
+
+    rank: int = 0
+    size: int = 1
+    local: int = 0  # rank among those of this machine
+
+    @property
+    def alone(self) -> bool:
+        return self.size == 1
+
+    @property
+    def leads(self) -> bool:
+        return self.rank == 0
+
+    def part(self, n: int) -> slice:
+        """This process's share of n things in a row."""
+        return slice(self.rank * n // self.size, (self.rank + 1) * n // self.size)
+
+    def parts(self, n: int) -> list[slice]:
+        """Everyone's."""
+        return [Processes(rank, self.size).part(n) for rank in range(self.size)]
+
+    # ---- staying together
+
+    @contextlib.contextmanager
+    def together(self) -> Iterator[None]:
+        """What fails in one process fails in all of them, with its words: nobody waits for one that has gone."""
+        if self.alone:
+            yield
+            return
+        error: Exception | None = None
+        try:
+            yield
+        except Exception as raised:
+            error = raised
+        told: list[tuple[str, str] | None] = [None] * self.size
+        kinds = [kind.__name__ for kind in type(error).__mro__ if kind in KINDS.values()]
+        dist.all_gather_object(told, error and ([*kinds, ""][0], str(error)))
+        if error is not None:
+            raise error
+        for rank, trouble in enumerate(told):
+            if trouble is not None:
+                kind, message = trouble
+                raise KINDS.get(kind, RuntimeError)(f"In process {rank}: {message}")
+
+    def of_leader(self, make: Callable[[], T]) -> T:
+        """What the leader makes, for all."""
+        if self.alone:
+            return make()
+        box: list[Any] = [None]
+        with self.together():
+            box = [make()] if self.leads else box
+        dist.broadcast_object_list(box, src=0)
+        return box[0]
+
+    def check_same(self, things: dict[str, Any]) -> None:
+        """Everyone must have come with the same."""
+        for rank, others in enumerate(self.every(things)):
+            for name, thing in things.items():
+                if others.get(name) != thing:
+                    raise ValueError(
+                        f"The processes differ in {name}: process {self.rank} has {thing!s:.80}, process {rank} "
+                        f"{others.get(name)!s:.80}. Each needs the same, and takes its part."
+                    )
+
+    def every(self, value: T) -> list[T]:
+        """The values of all processes, by rank."""
+        if self.alone:
+            return [value]
+        values: list[Any] = [None] * self.size
+        dist.all_gather_object(values, value)
+        return values
+
+    # ---- working together
+
+    def sharing(self) -> contextlib.AbstractContextManager[None]:
+        """Inside, batches are shared."""
+        return contextlib.nullcontext() if self.alone else shared()
+
+    def randomness(self, common: Randomness) -> Randomness:
+        """For what is random about single rows: of each process its own."""
+        return common if self.alone else common.branch(self.rank)
+
+    def join(self, part: Tensor, sizes: list[int]) -> Tensor:
+        """Everyone's rows, one after the other; `sizes` says how many each has."""
+        if self.alone:
+            return part
+        row = part.element_size() * int(part.shape[1:].numel())
+        mine = torch.zeros(max(sizes) * row, dtype=torch.uint8, device=part.device)  # bytes: of whatever type
+        mine[: len(part) * row] = part.contiguous().view(-1).view(torch.uint8)
+        every = [torch.empty_like(mine) for _ in sizes]
+        dist.all_gather(every, mine)
+        whole = torch.cat([block[: size * row] for block, size in zip(every, sizes, strict=True)])
+        return whole.view(part.dtype).view(sum(sizes), *part.shape[1:])
+
+    @torch.no_grad()
+    def add_gradients(self, parameters: Iterable[Tensor]) -> None:
+        """Each gradient becomes the sum of everyone's."""
+        if self.alone:
+            return
+        gradients = [p.grad for p in parameters if p.grad is not None]
+        flat = torch.cat([g.reshape(-1) for g in gradients])
+        dist.all_reduce(flat)
+        for gradient, whole in zip(gradients, flat.split([g.numel() for g in gradients]), strict=True):
+            gradient.copy_(whole.view(gradient.shape))
+
+    @torch.no_grad()
+    def align(self, model: nn.Module) -> None:
+        """The leader's parameters and buffers for all: machines of other make round otherwise."""
+        if not self.alone:
+            for value in model.state_dict().values():
+                whole = value.contiguous()
+                dist.broadcast(whole, src=0)
+                value.copy_(whole)
+
+
+ALONE = Processes()
+_present = ALONE
+
+
+def present() -> Processes:
+    """Those among whom a fit that begins now is shared."""
+    return _present
+
+
+@contextlib.contextmanager
+def alone() -> Iterator[None]:
+    """Inside, nothing is shared."""
+    global _present
+    before, _present = _present, ALONE
+    try:
+        yield
+    finally:
+        _present = before
+
+
+def started_together() -> bool:
+    """Whether torchrun, or something like it, started this process as one of several."""
+    return all(name in os.environ for name in ENVIRONMENT) and int(os.environ["WORLD_SIZE"]) > 1
+
+
+def times_restarted() -> int:
+    """How often torchrun has started the processes again, because one of them died."""
+    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", 0))
+
+
+def _begin() -> None:
+    """torch's default process group, from what torchrun tells us."""
+    on_gpu = torch.cuda.is_available() and dist.is_nccl_available()
+    store, rank, size = next(rendezvous("env://"))
+    # torchrun's store outlives the processes: they would call at the addresses of those that died
+    store = dist.PrefixStore(f"attempt {times_restarted()}", store)  # type: ignore[attr-defined]
+    dist.init_process_group("cpu:gloo,cuda:nccl" if on_gpu else "gloo", store=store, rank=rank, world_size=size)
+
+
+@contextlib.contextmanager
+def distributed() -> Iterator[Processes]:
+    """Inside, every `fit` is shared by the processes that torchrun started, or by those of torch's default process
+    group where there is one. All of them must come here, with the same settings and data. Elsewhere, nothing changes.
+
+        with diffclust.distributed() as processes:
+            model = TELL(10, random_state=0).fit(X)
+            if processes.leads:
+                model.save("runs/a")
+    """
+    global _present
+    begins = dist.is_available() and started_together() and not dist.is_initialized()
+    if begins:
+        _begin()
+    before = _present
+    try:
+        if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
+            local = int(os.environ.get("LOCAL_RANK", 0))
+            _present = Processes(dist.get_rank(), dist.get_world_size(), local)
+            if local < torch.cuda.device_count():
+                torch.cuda.set_device(local)
+        yield _present
+    finally:
+        _present = before
+        if begins:
+            dist.destroy_process_group()
