@@ -7,6 +7,7 @@ from .methods import METHODS, TRANSDUCTIVE
 
 if TYPE_CHECKING:
     from . import callbacks, datasets, metrics, nn, plot
+    from .engine.distributed import distributed
     from .methods.ae_kmeans import AEKMeans
     from .methods.cross_metric import CrossMetric
     from .methods.dcn import DCN
@@ -34,6 +35,7 @@ __all__ = [
     "VaDE",
     "callbacks",
     "datasets",
+    "distributed",
     "load",
     "metrics",
     "nn",
@@ -45,6 +47,8 @@ def __getattr__(name: str) -> Any:
     """Public names are loaded at first use, so that the command answers before torch is there."""
     if name in ("callbacks", "datasets", "metrics", "nn", "plot"):
         return import_module(f".{name}", __name__)
+    if name == "distributed":
+        return import_module(".engine.distributed", __name__).distributed
     if name == "load":
         return import_module(".persistence", __name__).load
     for method in (*METHODS, *TRANSDUCTIVE):

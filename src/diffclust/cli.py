@@ -64,8 +64,11 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def _root(
+    context: typer.Context,
     version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show it.")] = False,
-) -> None: ...
+) -> None:
+    if context.invoked_subcommand != "fit" and int(os.environ.get("LOCAL_WORLD_SIZE", 1)) > 1:  # torchrun's
+        raise Wrong(f"{context.invoked_subcommand}: only 'fit' is for several processes.")
 
 
 @app.command()
@@ -92,15 +95,13 @@ def fit(
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint, exactly.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress bar.")] = False,
 ) -> None:
-    """Cluster DATA and save the model."""
+    """Cluster DATA and save the model; with torchrun --nproc-per-node=N -m diffclust fit ..., in N processes."""
     from .callbacks import TrainingRecord
-    from .files import read
+    from .engine.distributed import distributed, times_restarted
+    from .files import Table, read
 
-    _check_out(out, folder=True)
     if resume and checkpoint is None:
         raise Wrong("--resume needs --checkpoint: where is the state?")
-    if checkpoint is not None and not resume and any(checkpoint.glob("*.ckpt")):
-        raise Wrong(f"{checkpoint} holds a checkpoint: add --resume to go on from it, or remove it.")
     settings = {
         "random_state": seed,
         "n_init": restarts,
@@ -112,10 +113,19 @@ def fit(
         settings["epochs"] = epochs
     record = TrainingRecord()
     estimator = _estimator(method, k, {**settings, **_settings(method, setting or []), "callbacks": [record]})
-    X, y, words = read(data)
-    began = time.perf_counter()
-    estimator.fit(X)
-    seconds = time.perf_counter() - began
+    with distributed() as processes:
+        with processes.together():
+            if processes.leads:
+                _check_out(out, folder=True)
+                if checkpoint is not None and any(checkpoint.glob("*.ckpt")) and not (resume or times_restarted()):
+                    raise Wrong(f"{checkpoint} holds a checkpoint: add --resume to go on from it, or remove it.")
+            in_groups = Path(data).suffix == ".parquet" and Path(data).is_file() and not processes.alone
+            X, y, words = Table(Path(data)) if in_groups else read(data)
+        began = time.perf_counter()
+        estimator.fit(X)
+        seconds = time.perf_counter() - began
+    if not processes.leads:
+        return
     estimator.save(out)
     _save_words(out, words)
     record.save(out / RECORD)
