@@ -1,0 +1,209 @@
+"""What test_distributed.py runs in two processes, and then in one: every fit with the same global batches."""
+
+import json
+import os
+import signal
+import sys
+import threading
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+import torch
+from sklearn.datasets import load_digits, make_blobs
+from sklearn.exceptions import ConvergenceWarning
+
+import diffclust
+from diffclust.cli import main
+from diffclust.engine.loop import Stage
+from diffclust.nn import parallel
+from diffclust.nn.autoencoders import ConvAutoencoder, DenseAutoencoder
+
+# 20 steps in all: 2 an epoch; nothing is random about single rows, and 31 rows cannot be halved
+SETTINGS = {"random_state": 0, "device": "cpu", "augment": None, "batch_size": 31, "pretrain_epochs": 3, "epochs": 7}
+OWN = {
+    "TELL": {"dropout": 0.0},
+    "KMeansNet": {"joint": True, "repair": False},
+    "DEC": {"tolerance": 0, "interval": 3},
+    "IDEC": {"tolerance": 0, "interval": 3},
+    "CrossMetric": {"tolerance": 0, "noise": 0.0},
+    "VaDE": {"repair": False},
+}
+METHODS = ("TELL", "KMeansNet", "DeepKMeans", "AEKMeans", "DCN", "DEC", "IDEC", "CrossMetric", "VaDE")
+KILLED = {"random_state": 0, "pretrain_epochs": 4, "epochs": 12}
+
+
+def rows():
+    return make_blobs(62, 6, centers=3, cluster_std=0.5, random_state=3)[0].astype(np.float32)
+
+
+def images(n=62):
+    return (load_digits(n_class=4).images[:n] / 16).astype(np.float32)
+
+
+def narrow():
+    torch.manual_seed(0)
+    return DenseAutoencoder((6,), 4, hidden=(16, 8))
+
+
+def fits():
+    """name -> (estimator, data)"""
+    for name in METHODS:
+        yield name, getattr(diffclust, name)(3, network=narrow(), **SETTINGS, **OWN.get(name, {})), rows()
+    # slowly: rounding turns a ReLU here and there, and at the usual rate of Adam that soon shows, in one process too
+    yield "TELL conv", diffclust.TELL(4, lr=1e-4, **SETTINGS), images()
+    yield "TELL optimizer", diffclust.TELL(3, network=narrow(), center_update="optimizer", **SETTINGS), rows()
+    yield "KMeansNet after", diffclust.KMeansNet(3, network=narrow(), **SETTINGS), rows()
+    two = {"metric": ["euclidean", "cosine"], "detach": "none"}
+    yield "CrossMetric two", diffclust.CrossMetric(3, network=narrow(), **two, **SETTINGS, **OWN["CrossMetric"]), rows()
+    yield "DeepKMeans l2", diffclust.DeepKMeans(3, network=narrow(), l2=0.01, weight=1.0, **SETTINGS), rows()
+
+
+def outcome(estimator):
+    return {
+        "history": estimator.history_,
+        "labels": estimator.labels_.tolist(),
+        "centers": estimator.cluster_centers_.tolist(),
+        "figures": [estimator.inertia_, estimator.clustering_loss_, estimator.temperature_],
+        "runs": [run["seed"] for run in estimator.runs_],
+    }
+
+
+def batch_norms(part):
+    """Of a batch of 8 rows, of which `part` is ours: outputs, gradients, running statistics; in float64."""
+    results = []
+    for shape, affine in [((8, 3), True), ((8, 3, 4, 5), True), ((8, 3, 6), False)]:
+        torch.manual_seed(1)
+        kind = {2: torch.nn.BatchNorm1d, 3: torch.nn.BatchNorm1d, 4: torch.nn.BatchNorm2d}[len(shape)]
+        norm = kind(3, affine=affine).double()
+        for weight in norm.parameters():
+            torch.nn.init.uniform_(weight)
+        x = (3 * torch.randn(shape, dtype=torch.float64) + 100)[part].requires_grad_()
+        goal = torch.randn(shape, dtype=torch.float64)[part]
+        with parallel.shared_norms():
+            y = norm(x)
+        y.mul(goal).sum().backward()
+        gradients = [parallel.total(weight.grad).tolist() for weight in norm.parameters()]
+        results.append(
+            {
+                "rows": [y.tolist(), x.grad.tolist()],
+                "all": [gradients, norm.running_mean.tolist(), norm.running_var.tolist()],
+            }
+        )
+    return results
+
+
+def network(part):
+    """A convolutional network's gradients, in float64."""
+    torch.manual_seed(3)
+    network = ConvAutoencoder((1, 8, 8), 4).double()
+    x = torch.randn(8, 1, 8, 8, dtype=torch.float64)[part]
+    with parallel.shared_norms():
+        loss = len(x) / 8 * network.reconstruction_loss(x, network.encode(x))
+    loss.backward()
+    gradients = [parallel.total(weight.grad).flatten() for weight in network.parameters()]
+    return {"rows": [], "all": [parallel.total(loss.detach()).item(), torch.cat(gradients).tolist()]}
+
+
+def sums(part):
+    """A loss through a mean over the whole batch, which has a gradient too."""
+    torch.manual_seed(2)
+    x = torch.randn(8, 3, dtype=torch.float64)[part].requires_grad_()
+    (x - parallel.batch_mean(x)).pow(3).sum().backward()
+    return {"rows": [x.grad.tolist()], "all": []}
+
+
+def exact(part):
+    return [*batch_norms(part), network(part), sums(part)]
+
+
+def complaint(work):
+    try:
+        work()
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return "nothing"
+
+
+def errors(rank):
+    X = rows()
+    bad = X.copy()
+    bad[40:] = np.nan  # the second process's
+    mapped = np.memmap(Path(sys.argv[2]) / f"bad-{rank}.bin", np.float32, "w+", shape=X.shape)
+    mapped[:] = bad
+    tell = diffclust.TELL(3, network="identity", epochs=1, random_state=0, batch_size=31)
+    return {
+        "no rows": complaint(lambda: tell.fit(X if rank == 0 else X[:0])),
+        "fewer rows": complaint(lambda: tell.fit(X if rank == 0 else X[:40])),
+        "nan": complaint(lambda: tell.fit(mapped)),
+        "settings": complaint(lambda: diffclust.TELL(3 + rank, network="identity", epochs=1).fit(X)),
+        "one setting": complaint(lambda: diffclust.TELL(3, batch_size=1 + rank).fit(X)),
+        "SSCNet": complaint(lambda: diffclust.SSCNet(3).fit(X)),
+        "SSC": complaint(lambda: diffclust.SSC(3).fit(X)),
+    }
+
+
+def together(folder):
+    with diffclust.distributed() as processes:
+        result = {name: outcome(estimator.fit(X)) for name, estimator, X in fits()}
+        with processes.sharing():
+            part = (slice(0, 3), slice(3, 8))[processes.rank]
+            result["exact"] = exact(part)
+        stop = [lambda progress: setattr(progress, "stop", processes.rank == 1 and progress.epoch == 2)]
+        result["stopped"] = outcome(diffclust.TELL(3, network=narrow(), **{**SETTINGS, "callbacks": stop}).fit(rows()))
+        result["restarts"] = outcome(diffclust.TELL(4, n_init=3, epochs=2, pretrain_epochs=2).fit(images()))
+        result["file"] = outcome(
+            diffclust.TELL(3, network="identity", epochs=3, random_state=0).fit(folder / "rows.npy")
+        )
+        result["uninterrupted"] = outcome(diffclust.TELL(4, device="cpu", **KILLED).fit(images(200)))
+        result["errors"] = errors(processes.rank)
+        # answers are not shared: one process may ask alone
+        model = diffclust.TELL(3, network="identity", epochs=1, random_state=0).fit(rows())
+        if processes.leads:
+            result["alone"] = [model.predict(rows()).tolist(), model.labels_.tolist()]
+            model.partial_fit(rows()[:20])
+        (folder / f"{processes.rank}.json").write_text(json.dumps(result))
+
+
+def killed(folder):
+    """The command, in which the second process is killed as soon as there is a checkpoint; only the first time."""
+    times = os.environ["TORCHELASTIC_RESTART_COUNT"]
+
+    def kill():
+        while not list((folder / "ckpt").glob("*.ckpt")):
+            time.sleep(0.005)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    restore = Stage.restore
+
+    def told(stage, state):
+        with (folder / "restored").open("a") as file:
+            file.write(f"{os.environ['RANK']}:{times}:{len(state['history'])} ")
+        restore(stage, state)
+
+    Stage.restore = told
+    if times == "0" and os.environ["RANK"] == "1":
+        threading.Thread(target=kill, daemon=True).start()
+    given = [f"{name}={value}" for name, value in {**KILLED, "checkpoint_every": 1}.items()]
+    out, state = folder / "out", folder / "ckpt"
+    sys.argv = [
+        "diffclust",
+        "fit",
+        str(folder / "images.npy"),
+        "-k",
+        "4",
+        "--out",
+        str(out),
+        "--checkpoint",
+        str(state),
+    ]
+    sys.argv += [part for setting in given for part in ("--set", setting)]
+    main()
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    warnings.simplefilter("error")
+    warnings.filterwarnings("ignore", category=ConvergenceWarning)
+    {"together": together, "killed": killed}[sys.argv[1]](Path(sys.argv[2]))

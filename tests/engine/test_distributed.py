@@ -1,0 +1,249 @@
+import contextlib
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from filelock import FileLock
+from sklearn.datasets import make_blobs
+from sklearn.metrics import adjusted_rand_score
+
+import diffclust
+from diffclust.engine import data as engine_data
+from diffclust.engine.data import ArrayRows, Data, Feed, TensorRows
+from diffclust.engine.distributed import Processes
+from diffclust.engine.runtime import Randomness
+
+sys.path.insert(0, str(Path(__file__).parent))
+import shared_fits
+
+CPU = torch.device("cpu")
+SCRIPT = Path(shared_fits.__file__)
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """For what was found: one for all, where the tests themselves run in several processes."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "distributed"
+    with FileLock(folder.with_suffix(".lock")):
+        if not folder.exists():
+            folder.mkdir()
+            X, y = make_blobs(6000, 8, centers=3, cluster_std=0.5, random_state=0)
+            np.save(folder / "rows.npy", X.astype(np.float32))
+            np.save(folder / "y.npy", y)
+            np.save(folder / "images.npy", shared_fits.images(200))
+            launch(folder)
+    return folder
+
+
+def launch(folder):
+    """The same work in two processes."""
+    place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "2"}
+    with contextlib.ExitStack() as stack:
+        processes = []
+        for rank in range(2):
+            process = subprocess.Popen(
+                [sys.executable, SCRIPT, "together", folder],
+                env={**ENVIRONMENT, **place, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            processes.append(stack.enter_context(process))
+            stack.callback(process.kill)
+        told = [process.communicate(timeout=300)[1] for process in processes]
+    assert [process.returncode for process in processes] == [0, 0], "\n".join(told)
+
+
+@pytest.fixture(scope="module")
+def two(folder):
+    """What each of two processes found."""
+    return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(2)]
+
+
+@pytest.fixture(scope="module")
+def one():
+    return {name: shared_fits.outcome(estimator.fit(X)) for name, estimator, X in shared_fits.fits()}
+
+
+FITS = [name for name, _, _ in shared_fits.fits()]
+
+
+@pytest.mark.parametrize("name", FITS)
+def test_processes_agree(two, name):
+    assert two[0][name] == two[1][name]
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("name", [name for name in FITS if name != "VaDE"])  # which draws for every row
+def test_two_do_as_one(one, two, name):
+    alone, shared = one[name]["history"], two[0][name]["history"]
+    assert len(alone) == len(shared) == 10  # of two steps
+    for a, b in zip(alone, shared, strict=True):
+        assert a.keys() == b.keys()
+        for key in a.keys() - {"phase", "epoch"}:
+            assert b[key] == pytest.approx(a[key], abs=1e-4), (key, a["epoch"])
+    assert adjusted_rand_score(one[name]["labels"], two[0][name]["labels"]) == 1
+    np.testing.assert_allclose(two[0][name]["figures"], one[name]["figures"], rtol=0.01)
+
+
+def test_sums_are_exact(two):
+    for whole, *halves in zip(shared_fits.exact(slice(None)), *(each["exact"] for each in two), strict=True):
+        for i, value in enumerate(whole["rows"]):
+            np.testing.assert_allclose(np.concatenate([half["rows"][i] for half in halves]), value, rtol=1e-9)
+        for half in halves:
+            for got, value in zip(half["all"], whole["all"], strict=True):
+                np.testing.assert_allclose(got, value, rtol=1e-9, atol=1e-13)
+
+
+def test_one_callback_stops_all(two):
+    epochs = [record["epoch"] for record in two[0]["stopped"]["history"]]
+    assert epochs == [0, 1, 2, 0, 1, 2]
+    assert two[0]["stopped"] == two[1]["stopped"]
+
+
+def test_restarts_and_random_rows(two):
+    """Without a seed, with augmented images: the same for all."""
+    assert two[0]["restarts"] == two[1]["restarts"]
+    assert len(set(two[0]["restarts"]["runs"])) == 3
+
+
+def test_a_file(two, folder):
+    assert two[0]["file"] == two[1]["file"]
+    assert adjusted_rand_score(two[0]["file"]["labels"], np.load(folder / "y.npy")) == 1
+
+
+def test_answers_are_not_shared(two):
+    assert two[0]["alone"][0] == two[0]["alone"][1]
+
+
+@pytest.mark.parametrize(
+    ("case", "words"),
+    [
+        ("no rows", "Found array with 0 sample(s)"),
+        ("fewer rows", "62 rows of (6,)"),
+        ("nan", "first in row 40"),
+        ("settings", "differ in n_clusters"),
+        ("one setting", "batch_size=1 should be >= 2"),
+        ("SSCNet", "SSCNet cannot be shared by 2 processes"),
+        ("SSC", "SSC cannot be shared"),
+    ],
+)
+def test_what_fails_in_one_fails_in_all(two, case, words):
+    for each in two:
+        assert each["errors"][case].startswith("ValueError")
+        assert words in each["errors"][case]
+
+
+def test_a_killed_process_is_started_again(two, folder):
+    command = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "--max-restarts=1"]
+    done = subprocess.run(
+        [sys.executable, *command, SCRIPT, "killed", folder],
+        env=ENVIRONMENT, capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    told = dict(mark.rsplit(":", 1) for mark in (folder / "restored").read_text().split())
+    assert told.keys() == {"0:1", "1:1"}  # both, the second time
+    assert len(set(told.values())) == 1
+    assert int(told["0:1"]) >= 1
+    assert done.stdout.count("Saved to") == 1  # one speaks
+    assert not list((folder / "ckpt").iterdir())
+    model = diffclust.load(folder / "out", device="cpu")
+    assert model.labels_.tolist() == two[0]["uninterrupted"]["labels"]
+    assert model.history_ == two[0]["uninterrupted"]["history"]
+
+
+# ---- seen from one process
+
+
+def shares(rows, size, **settings):
+    return [Data(rows, CPU, among=Processes(rank, size), **settings) for rank in range(size)]
+
+
+def orders(parts, seed=0):
+    """An epoch's row numbers, (steps, batch) of each."""
+    feeds = []
+    for data in parts:
+        with Randomness(seed, CPU).borrowed():
+            feed = Feed(data)
+            feed.begin()
+        feeds.append(feed.order)
+    return feeds
+
+
+@pytest.mark.parametrize(("n", "batch_size", "size"), [(100, 10, 3), (1003, 64, 7), (50, 50, 4)])
+def test_parts_make_the_same_batches(n, batch_size, size):
+    rows = TensorRows(torch.arange(n)[:, None].float())
+    (whole,) = orders(shares(rows, 1, batch_size=batch_size))
+    parts = orders(shares(rows, size, batch_size=batch_size))
+    assert torch.equal(torch.cat(parts, dim=1), whole)
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_blocks_stay_with_their_process(size, monkeypatch):
+    monkeypatch.setattr(engine_data, "BLOCK", 128)  # 32 rows
+    monkeypatch.setattr(engine_data, "WINDOW", 4)
+    monkeypatch.setattr(ArrayRows, "window", 4)
+    n = 1000
+    rows = ArrayRows(np.arange(n, dtype=np.float32)[:, None], (1,), lambda x: x)
+    assert rows.edges() is not None
+    parts = shares(rows, size, batch_size=50)
+    assert [row for data in parts for row in data.own] == list(range(n))
+    first, second = orders(parts), orders(parts, seed=1)
+    for data, order, other in zip(parts, first, second, strict=True):
+        seen = order.flatten().tolist()
+        assert len(set(seen)) == len(seen)
+        assert set(seen) <= set(data.own)
+        assert seen != other.flatten().tolist()
+    assert sum(order.shape[1] for order in first) == 50
+    assert sum(order.numel() for order in first) == n
+
+
+def test_too_many_processes():
+    with pytest.raises(ValueError, match="8 processes cannot share batches of 5 rows, out of 10: 3 of them would have"):
+        Data(TensorRows(torch.zeros(10, 2)), CPU, batch_size=5, among=Processes(7, 8))
+
+
+def test_branches_of_randomness_differ_and_take_nothing():
+    common, same = Randomness(0, CPU), Randomness(0, CPU)
+    drawn = []
+    for number in (0, 1):
+        with common.branch(number).borrowed():
+            drawn.append(torch.rand(4))
+    assert not torch.equal(*drawn)
+    with same.branch(1).borrowed():
+        assert torch.equal(torch.rand(4), drawn[1])
+    with common.borrowed():
+        first = torch.rand(4)
+    with same.borrowed():
+        assert torch.equal(torch.rand(4), first)
+
+
+def test_alone_nothing_happens(blobs):
+    plain = diffclust.TELL(3, network="identity", epochs=2, random_state=0, device="cpu").fit(blobs[0])
+    with diffclust.distributed() as processes:
+        assert processes == Processes(0, 1)
+        inside = diffclust.TELL(3, network="identity", epochs=2, random_state=0, device="cpu").fit(blobs[0])
+    assert inside.history_ == plain.history_
+    assert not torch.distributed.is_initialized()
+
+
+def test_only_fit_is_for_several_processes():
+    done = subprocess.run(
+        [sys.executable, "-m", "diffclust", "methods"],
+        env={**ENVIRONMENT, "LOCAL_WORLD_SIZE": "2"}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert "only 'fit' is for several processes" in done.stderr
