@@ -89,7 +89,8 @@ def test_a_stop_rule_goes_on_where_it_was(digits, tmp_path):
     def build(**settings):
         stop = StopWhenLabelsSettle(0.05, every=2)
         callbacks = [stop, *settings.pop("callbacks", [])]
-        return diffclust.TELL(4, pretrain_epochs=8, epochs=40, random_state=0, callbacks=callbacks, **settings)
+        training = {"pretrain_epochs": 8, "epochs": 40, "random_state": 0, "device": "cpu"}
+        return diffclust.TELL(4, **training, callbacks=callbacks, **settings)
 
     whole = build().fit(digits[0])
     assert 4 <= whole.n_iter_ < 40
