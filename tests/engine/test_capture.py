@@ -7,7 +7,8 @@ import pytest
 import torch
 from torch import nn
 
-from diffclust import TELL, callbacks
+from conftest import OWN_STOP
+from diffclust import TELL, AEKMeans, callbacks
 from diffclust.engine import capture
 from diffclust.engine.data import Data, TensorRows
 from diffclust.engine.lanes import train
@@ -49,9 +50,11 @@ def losses(method, images, counted, *, captured, **settings):
     torch.manual_seed(1)
     model = estimator.build_model(estimator.build_autoencoder(data), len(data)).cuda()
     optimizer = estimator.build_optimizer(model)
+    before = [p.detach().clone() for p in model.parameters()]
     history = train(model, data, optimizer, seed=2, capture=captured, epochs=6, phase="clustering")
     assert bool(counted) is captured
     counted.clear()
+    assert not all(p.equal(old) for p, old in zip(model.parameters(), before, strict=True))  # something was learnt
     return np.array([[value for name, value in record.items() if name not in ("phase", "epoch")] for record in history])
 
 
@@ -63,11 +66,12 @@ def agree(method, images, counted, network, optimizer):
     plain = losses(method, images, counted, captured=False, **settings)
     recorded = losses(method, images, counted, captured=True, **settings)
     assert recorded == pytest.approx(plain, rel=1e-2, abs=1e-4)
-    assert not np.allclose(plain[0], plain[-1], rtol=1e-3)  # something was learnt
 
 
 @pytest.mark.parametrize("network", ["conv", "dense"])
 def test_losses_agree_over_sixty_steps(method, images, counted, network, exact):
+    if method is AEKMeans:
+        pytest.skip("its clustering takes no gradient steps; its pretraining is everyone's")
     agree(method, images, counted, network, "adam")
 
 
@@ -130,12 +134,12 @@ def test_the_callers_random_numbers_are_left_alone(method, images):
 
 def test_a_killed_run_goes_on(method, images, tmp_path, exact):
     settings = {"pretrain_epochs": 12, "epochs": 12, "n_init": 2, "random_state": 0, "device": "cuda", "batch_size": 64}
-    settings["precision"] = "float32"
+    settings |= {"precision": "float32", **OWN_STOP.get(method.__name__, {})}
     whole = method(4, **settings).fit(images)
     left = ["once"]
 
     def kill(progress):
-        if left and progress.phase == "clustering" and progress.epoch == 7:
+        if left and progress.phase == "clustering" and progress.epoch == 4:
             left.clear()
             raise RuntimeError("killed")
 
