@@ -109,10 +109,11 @@ class TELLModel(ClusterModel):
     def after_step(self, batch: Batch) -> None:
         if not self.closed_form:
             self.clusters.project_()
-        elif self.moving_centers:
-            self.clusters.move_(self.z, self.step, one_hot(self.owner, self.clusters.n_clusters))
-        won = largest(self.clusters.logits(self.z))
-        self.members.index_add_(0, won, torch.ones_like(won, dtype=self.members.dtype))
+        if self.moving_centers:
+            member = one_hot(self.owner, self.clusters.n_clusters)
+            self.members += member.sum(0)
+            if self.closed_form:
+                self.clusters.move_(self.z, self.step, member)
 
     def after_epoch(self, epoch: int, data: Data) -> None:
         dead = total(self.members) == 0
