@@ -40,6 +40,16 @@ def test_the_loss_is_the_papers(alpha, decoupled):
     assert float(losses["clustering"].detach()) == pytest.approx(2.0 * total / 20, rel=1e-4)
 
 
+def test_the_autoencoder_learns_from_whole_rows():
+    """|x - g(h)|² of a row: with the mean over its values Adadelta stays where the output is the mean image."""
+    estimator = KMeansNet(3)
+    model = estimator.build_model(DenseAutoencoder((6,), 4, hidden=(8,)), 50).eval()
+    x = torch.randn(20, 6)
+    losses = estimator.pretraining(model).loss(Batch(x, x, torch.arange(20)))
+    expected = (x - model.reconstruct(x)).square().sum(1).mean()
+    assert losses["reconstruction"].item() == pytest.approx(expected.item(), rel=1e-5)
+
+
 def test_the_grid_is_the_papers():
     assert pytest.approx([1e-5, 5e-5, 1e-4, 5e-4, 1e-3, 5e-3, 1e-2, 5e-2, 0.1, 0.5, 1, 5]) == list(ALPHA_GRID)
 

@@ -129,12 +129,14 @@ class ClusterModel(Trainable):
 
 
 class Pretraining(Trainable):
-    """A model's autoencoder alone, on reconstruction; with `noise`, from inputs that lost that share."""
+    """A model's autoencoder alone, on reconstruction; with `noise`, from inputs that lost that share. `summed`: over
+    the values of a row, not averaged."""
 
-    def __init__(self, model: ClusterModel, noise: float = 0.0) -> None:
+    def __init__(self, model: ClusterModel, noise: float = 0.0, summed: bool = False) -> None:
         super().__init__()
         self.model = model
         self.noise = noise
+        self.values = model.autoencoder.n_values if summed else 1
 
     def loss(self, batch: Batch) -> Losses:
         x = batch.x
@@ -144,7 +146,7 @@ class Pretraining(Trainable):
         else:
             seen = x
         z = self.model.embed(seen)
-        return {"reconstruction": self.model.autoencoder.reconstruction_loss(x, z)}
+        return {"reconstruction": self.values * self.model.autoencoder.reconstruction_loss(x, z)}
 
     def reconstruct(self, x: Tensor) -> Tensor:
         return self.model.reconstruct(x)

@@ -234,7 +234,8 @@ class KMeansNet(PrototypeClusterer):
         }
 
     def pretraining(self, model: ClusterModel) -> Pretraining:
-        return Pretraining(model, noise=self.noise)
+        # summed, as |x - g(h)|² says: Adadelta hardly moves on the small gradients of a mean over a row's values
+        return Pretraining(model, noise=self.noise, summed=True)
 
     def is_joint(self) -> bool:
         return self.joint
