@@ -2,20 +2,20 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from . import words
+from .evidence import Evidence
 from .gradients import integrated_gradients
 from .rows import Baseline, Subject, attribute, contribute
 
 
-@dataclass(frozen=True, eq=False)
-class PairExplanation:
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PairExplanation(Evidence):
     """Two rows, a and b.
 
     together: they are in one cluster.
@@ -23,8 +23,8 @@ class PairExplanation:
     distance, distance_parts: |z_a - z_b|² and its share in each dimension of the embedding.
     versus: the two clusters compared. Apart: a's and b's. Together: theirs, and the one that comes nearest to
         taking the pair.
-    evidence, contributions, bias: evidence = Σ contributions + bias. Apart, it is how much more a leans to its
-        cluster, against b's, than b does: (s_j - s_l)(a) - (s_j - s_l)(b). Together, it is the sum of both margins.
+    evidence: Σ contributions + bias (see `Evidence`). Apart, it is how much more a leans to its cluster, against b's,
+        than b does: (s_j - s_l)(a) - (s_j - s_l)(b). Together, it is the sum of both margins.
     attributions: the same carried back to the input; `completeness_error` is what it misses, as a share.
     """
 
@@ -35,49 +35,26 @@ class PairExplanation:
     distance_parts: np.ndarray
     versus: tuple[int, int] | None
     evidence: float
-    contributions: np.ndarray
-    contribution_names: Sequence[str]
-    bias: float
-    exact: bool
-    attributions: np.ndarray | None
-    completeness_error: float | None
-    feature_names: Sequence[str] | None
+
+    told: ClassVar = (
+        "clusters", "together", "together_probability", "distance", "distance_parts", "versus", "evidence",
+        "contributions", "contribution_names", "bias", "exact", "contribution_error", "attributions",
+        "completeness_error", "sentence",
+    )  # fmt: skip
 
     @property
     def sentence(self) -> str:
         a, b = self.clusters
         start = f"Both rows are in cluster {a}" if self.together else f"The rows are apart, in clusters {a} and {b}"
-        parts = [
-            f"{start} (chance of being together {self.together_probability:.3f}, squared distance {self.distance:.3g})."
-        ]
-        if self.versus is not None:
-            reason = words.weighted(words.heaviest(self.contribution_names, self.contributions, 3))
-            what = "hold against cluster {1}" if self.together else "tell cluster {0} from cluster {1}"
-            parts.append(
-                f"The evidence by which they {what.format(*self.versus)} is {self.evidence:.4g}, most of it {reason}."
-            )
-        if self.attributions is not None and self.feature_names is not None:
-            top = words.heaviest(self.feature_names, self.attributions.ravel(), 5)
-            parts.append(f"Of the input, what counts most is {words.weighted(top)}.")
-        return " ".join(parts)
-
-    def __str__(self) -> str:
-        return self.sentence
-
-    def to_dict(self) -> dict[str, Any]:
-        names = (
-            "clusters", "together", "together_probability", "distance", "distance_parts", "versus", "evidence",
-            "contributions", "contribution_names", "bias", "exact", "attributions", "completeness_error", "sentence",
-        )  # fmt: skip
-        return {name: words.plain(getattr(self, name)) for name in names}
+        start += f" (chance of being together {self.together_probability:.3f}, squared distance {self.distance:.3g})."
+        if self.versus is None:
+            return start
+        what = "hold against cluster {1}" if self.together else "tell cluster {0} from cluster {1}"
+        figure = f"The evidence of {self.evidence:.4g} by which they {what.format(*self.versus)}"
+        return " ".join([start, *self.reasons(figure)])
 
     def _repr_html_(self) -> str:
-        parts = [words.paragraph(self.sentence)]
-        if self.attributions is not None and self.feature_names is not None:
-            parts.append(words.bars(words.heaviest(self.feature_names, self.attributions.ravel(), 10)))
-        else:
-            parts.append(words.bars(words.heaviest(self.contribution_names, self.contributions, 10)))
-        return words.card("Together" if self.together else "Apart", *parts)
+        return self.card("Together" if self.together else "Apart")
 
 
 def explain_pair(
@@ -104,12 +81,11 @@ def explain_pair(
     cluster = torch.full((2,), first, device=z.device)
     other = torch.full((2,), rival, device=z.device)
     margin = logits.margin(z, cluster, other).detach()
-    parts, bias, _ = contribute(logits, z, cluster, other, margin)
+    parts, bias, missed = contribute(logits, z, cluster, other, margin)
     sign = torch.tensor([1.0, 1.0 if together else -1.0], dtype=z.dtype, device=z.device)
     values = error = None
     if attributions and versus is not None:
         values, error = _carry_back(subject, z, cluster, other, margin, baseline, together)
-    names = subject.feature_names if logits.of_inputs and subject.feature_names else None
     return PairExplanation(
         clusters=(first, second),
         together=together,
@@ -119,12 +95,15 @@ def explain_pair(
         versus=versus,
         evidence=float(sign @ margin),
         contributions=(sign @ parts).cpu().numpy(),
-        contribution_names=names or [f"{'x' if logits.of_inputs else 'z'}{d}" for d in range(z.shape[1])],
+        contribution_names=subject.contribution_names(z.shape[1]),
+        of_inputs=logits.of_inputs,
         bias=float(sign @ bias),
         exact=logits.linear is not None,
+        contribution_error=float(missed.max()),
         attributions=None if values is None else subject.restore(values),
         completeness_error=error,
         feature_names=subject.feature_names,
+        shape=subject.given.shape,
     )
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -11,24 +11,22 @@ from torch import Tensor
 
 from ..engine.data import Data, SparseRows, TensorRows
 from ..engine.runtime import choose_device
-from ..inputs import Given, Shape, read
+from ..inputs import Given, read
 from ..pictures import displayable
 from . import words
+from .evidence import Evidence
 from .gradients import Attribution, integrated_gradients
 from .logits import Logits
 
-CAREFUL = 0.05  # a completeness error worth a word
 Baseline = Literal["auto", "runner-up", "zero"] | np.ndarray
 
 
-@dataclass(frozen=True, eq=False)
-class RowExplanation:
+@dataclass(frozen=True, eq=False, kw_only=True)
+class RowExplanation(Evidence):
     """One row, its cluster, and the margin by which it is there, taken apart.
 
     margin: the logit of its cluster less that of the runner-up, Σ contributions + bias.
-    contributions: of each dimension of the embedding; with network="identity" these are the input features.
-    exact: the logits are linear in the embedding and the contributions are (W_jd - W_ld) z_d. Otherwise they are
-        integrated gradients from the origin, and the bias takes up `contribution_error`, what they miss.
+    contributions, exact, contribution_error: see `Evidence`; where exact, they are (W_jd - W_ld) z_d.
     attributions: the margin carried back to the input, shaped like the row: against `baseline_margin`, the margin of
         a baseline input. Σ attributions = margin - baseline_margin but for the share `completeness_error`.
     """
@@ -39,78 +37,34 @@ class RowExplanation:
     runner_up: int | None
     runner_up_probability: float
     margin: float
-    contributions: np.ndarray
-    contribution_names: Sequence[str]
-    bias: float
-    exact: bool
-    contribution_error: float
-    attributions: np.ndarray | None
     baseline_margin: float | None
-    completeness_error: float | None
-    feature_names: Sequence[str] | None  # of rows; pixels have none
     sample: np.ndarray = field(repr=False)  # the row itself, in the network's layout
-    shape: Shape = field(repr=False)
 
-    def top(self, n: int = 5) -> list[tuple[str, float]]:
-        """The inputs that count most, for (+) or against (-); of images, pixels by their place."""
-        if self.attributions is None:
-            return words.heaviest(self.contribution_names, self.contributions, n)
-        flat = self.attributions.ravel()
-        if self.feature_names is None:
-            places = np.argsort(-np.abs(flat), kind="stable")[:n]
-            spots = [", ".join(map(str, np.unravel_index(i, self.attributions.shape))) for i in places]
-            return [(f"pixel ({spot})", float(flat[i])) for spot, i in zip(spots, places, strict=True)]
-        return words.heaviest(self.feature_names, flat, n)
+    told: ClassVar = (
+        "row", "cluster", "probability", "runner_up", "runner_up_probability", "margin", "contributions",
+        "contribution_names", "bias", "exact", "contribution_error", "attributions", "baseline_margin",
+        "completeness_error", "sentence",
+    )  # fmt: skip
 
     @property
     def sentence(self) -> str:
         if self.runner_up is None:
             return f"Row {self.row} is in cluster {self.cluster}: there is no other."
-        parts = [
+        where = (
             f"Row {self.row} is in cluster {self.cluster} with probability {self.probability:.3f}; "
             f"the runner-up is cluster {self.runner_up} with {self.runner_up_probability:.3f}."
-        ]
-        heavy = words.heaviest(self.contribution_names, self.contributions, 4)
-        said_for = [pair for pair in heavy if pair[1] > 0]
-        against = [pair for pair in heavy if pair[1] < 0]
-        whole = "is the exact sum of" if self.exact else "is, by integrated gradients, the sum of"
-        parts.append(
-            f"The margin of {self.margin:.4g} {whole} {len(self.contributions)} contributions and a bias of "
-            f"{self.bias:.4g}" + (f": for it speak most {words.weighted(said_for)}" if said_for else "")
-            + (f"{', ' if said_for else ': '}against it {words.weighted(against)}" if against else "") + "."
-        )  # fmt: skip
-        if self.attributions is not None and self.feature_names is not None:
-            parts.append(f"Of the input, what counts most is {words.weighted(self.top(5))}.")
-        if self.completeness_error is not None and self.completeness_error > CAREFUL:
-            parts.append(f"The attributions miss {100 * self.completeness_error:.0f} %: take them with care.")
-        return " ".join(parts)
+        )
+        return " ".join([where, *self.reasons(f"The margin of {self.margin:.4g} between them")])
 
-    def __str__(self) -> str:
-        return self.sentence
-
-    def to_dict(self) -> dict[str, Any]:
-        """Everything, as plain lists and numbers."""
-        names = (
-            "row", "cluster", "probability", "runner_up", "runner_up_probability", "margin", "contributions",
-            "contribution_names", "bias", "exact", "contribution_error", "attributions", "baseline_margin",
-            "completeness_error", "sentence",
-        )  # fmt: skip
-        return {name: words.plain(getattr(self, name)) for name in names}
+    def pictures(self) -> list[str]:
+        heat = super().pictures()
+        if not heat:
+            return []
+        image = displayable(self.sample[None], float(self.sample.min()), float(self.sample.max()))[0]
+        return [words.picture(image, "the row"), *heat]
 
     def _repr_html_(self) -> str:
-        parts = [words.paragraph(self.sentence)]
-        if self.attributions is not None and self.feature_names is None:
-            low, high = float(self.sample.min()), float(self.sample.max())
-            image = displayable(self.sample[None], low, high)[0]
-            heat = self.shape.arrange(torch.from_numpy(self.attributions)[None])[0].permute(1, 2, 0).numpy()
-            parts.append(
-                words.picture(image, "the row") + words.picture(heat, "for (green), against (red)", signed=True)
-            )
-        elif self.attributions is not None:
-            parts.append(words.bars(self.top(10)))
-        if self.attributions is None or self.feature_names is None:
-            parts.append(words.bars(words.heaviest(self.contribution_names, self.contributions, 10)))
-        return words.card(f"Row {self.row}: cluster {self.cluster}", *parts)
+        return self.card(f"Row {self.row}: cluster {self.cluster}")
 
 
 class Explanations(list[RowExplanation]):
@@ -140,8 +94,7 @@ def explain_subject(subject: "Subject", *, attributions: bool = True, baseline: 
     margin = (scores.gather(1, cluster[:, None]) - scores.gather(1, rival[:, None]))[:, 0]
     contributions, bias, error = contribute(logits, z, cluster, rival, margin)
     found = attribute(subject, z, cluster, rival, margin, baseline) if attributions and k > 1 else None
-    names = subject.feature_names if logits.of_inputs and subject.feature_names else None
-    names = names or [f"{'x' if logits.of_inputs else 'z'}{d}" for d in range(z.shape[1])]
+    names = subject.contribution_names(z.shape[1])
     explanations = Explanations()
     for i in range(len(data)):
         explanations.append(
@@ -154,6 +107,7 @@ def explain_subject(subject: "Subject", *, attributions: bool = True, baseline: 
                 margin=float(margin[i]),
                 contributions=contributions[i].cpu().numpy(),
                 contribution_names=names,
+                of_inputs=logits.of_inputs,
                 bias=float(bias[i]),
                 exact=logits.linear is not None,
                 contribution_error=float(error[i]),
@@ -190,6 +144,12 @@ class Subject:
         """The same, of these rows alone."""
         taken = TensorRows(self.data.rows.take(torch.tensor(rows)), self.data.rows.divisor)
         return replace(self, data=Data(taken, self.data.device), rows=rows)
+
+    def contribution_names(self, width: int) -> list[str]:
+        """Of what the logits are sums of: the features, where they are the embedding, else z0, z1, ..."""
+        if self.logits.of_inputs and self.feature_names:
+            return self.feature_names
+        return [f"{'x' if self.logits.of_inputs else 'z'}{d}" for d in range(width)]
 
     def restore(self, values: Tensor) -> np.ndarray:
         """One sample's values in the layout the user gave."""

@@ -1,0 +1,99 @@
+"""A figure taken apart: what the explanations of a row and of a pair of rows have in common."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+
+from ..inputs import Shape
+from . import words
+
+CAREFUL = 0.05  # an error worth a word
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Evidence:
+    """A figure that is Σ contributions + bias, and is carried back to the input.
+
+    contributions: of each dimension of the embedding; with network="identity" these are the input features.
+    exact: the logits are linear in the embedding and the contributions are terms of that sum. Otherwise they are
+        integrated gradients from the origin, and the bias takes up `contribution_error`, the share they miss.
+    attributions: the figure carried back to the input, shaped like a row. `completeness_error` is the share they miss.
+    """
+
+    contributions: np.ndarray
+    contribution_names: Sequence[str]
+    of_inputs: bool  # the contributions are of the input itself
+    bias: float
+    exact: bool
+    contribution_error: float
+    attributions: np.ndarray | None
+    completeness_error: float | None
+    feature_names: Sequence[str] | None  # of rows; pixels have none
+    shape: Shape = field(repr=False)
+
+    told: ClassVar[tuple[str, ...]]  # what `to_dict` gives
+
+    @property
+    def sentence(self) -> str:
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        return self.sentence
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything, as plain lists and numbers."""
+        return {name: words.plain(getattr(self, name)) for name in self.told}
+
+    def top(self, n: int = 5) -> list[tuple[str, float]]:
+        """The inputs that count most, for (+) or against (-); of images, pixels by their place."""
+        if self.attributions is None:
+            return self.heaviest(n)
+        flat = self.attributions.ravel()
+        if self.feature_names is None:
+            places = np.argsort(-np.abs(flat), kind="stable")[:n]
+            spots = [", ".join(map(str, np.unravel_index(i, self.attributions.shape))) for i in places]
+            return [(f"pixel ({spot})", float(flat[i])) for spot, i in zip(spots, places, strict=True)]
+        return words.heaviest(self.feature_names, flat, n)
+
+    def heaviest(self, n: int) -> list[tuple[str, float]]:
+        """The largest contributions, for (+) or against (-)."""
+        return words.heaviest(self.contribution_names, self.contributions, n)
+
+    def reasons(self, figure: str) -> list[str]:
+        """Sentences on how `figure` comes about, and on what of the input it comes from."""
+        whole = "is the exact sum" if self.exact else "is, by integrated gradients, the sum"
+        names = self.contribution_names
+        span = f"{names[0]} to {names[-1]}" if len(names) > 1 else names[0]
+        what = "features of the input" if self.of_inputs else f"numbers of the embedding ({span})"
+        heavy = self.heaviest(4)
+        sides = {
+            "for it speak most": [pair for pair in heavy if pair[1] > 0],
+            "against it": [pair for pair in heavy if pair[1] < 0],
+        }
+        said = ", ".join(f"{side} {words.weighted(pairs)}" for side, pairs in sides.items() if pairs)
+        parts = [
+            f"{figure} {whole} of what the {len(self.contributions)} {what} contribute and a bias of {self.bias:.4g}"
+            + (f": {said}." if said else ".")
+        ]
+        if self.attributions is not None and self.feature_names is not None:
+            parts.append(f"Of the input, what counts most is {words.weighted(self.top(5))}.")
+        for name, error in (("contributions", self.contribution_error), ("attributions", self.completeness_error)):
+            if error is not None and error > CAREFUL:
+                parts.append(f"The {name} miss {100 * error:.0f} %: take them with care.")
+        return parts
+
+    def pictures(self) -> list[str]:
+        """For notebooks, of images: the heat map."""
+        if self.attributions is None or self.feature_names is not None:
+            return []
+        heat = self.shape.arrange(torch.from_numpy(self.attributions)[None])[0].permute(1, 2, 0).numpy()
+        return [words.picture(heat, "for (green), against (red)", signed=True)]
+
+    def card(self, title: str) -> str:
+        """For notebooks: the sentence, pictures, and bars."""
+        tabular = self.attributions is not None and self.feature_names is not None
+        bars = words.bars(self.top(10) if tabular else self.heaviest(10))
+        return words.card(title, words.paragraph(self.sentence), "".join(self.pictures()), bars)
