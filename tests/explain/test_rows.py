@@ -169,6 +169,13 @@ def test_a_kink_needs_more_points_and_the_error_says_what_is_left():
     assert bent.values.sum() == pytest.approx(2 - 0.717, rel=2e-3)
     assert bent.error[0] <= 1e-3
 
+    many = integrated_gradients(  # a hundred kinks, each row at its own places
+        lambda s, i: torch.relu(s.sum(1)[:, None] - torch.linspace(0, 2, 101)[1:] ** (1.0 + i[:, None])).sum(1),
+        x.expand(5, 2), zero.expand(5, 2),
+    )  # fmt: skip
+    assert (many.error <= 0.005).all()
+    assert torch.allclose(many.values[:, 0], many.values[:, 1])
+
     def step(s, i):  # has no slope anywhere: nothing can be attributed
         return (s.sum(1) > 1).double() + 0 * s.sum(1)
 
@@ -180,6 +187,11 @@ def test_completeness_on_digits(explained):
     for e in explained:
         gap = abs(e.attributions.sum() - (e.margin - e.baseline_margin)) / abs(e.margin - e.baseline_margin)
         assert gap == pytest.approx(e.completeness_error, abs=1e-4)
+
+
+def test_completeness_of_every_method_on_digits(quick, images):
+    explained = quick(4).fit(images).explain(images[::5])
+    assert max(e.completeness_error for e in explained) < 0.01
 
 
 def test_attributions_have_the_shape_of_the_row(explained, images):
