@@ -207,6 +207,53 @@ def test_texts_and_names_are_shown_as_text(browser, texts):
     assert browser.complaints() == []
 
 
+@pytest.mark.parametrize("width", [1280, 390])
+def test_long_names_stay_in_their_column(browser, tmp_path, width):
+    names = [
+        f"a_rather_long_name_of_a_feature_with_its_units_{i} (mg per litre of something or other)" for i in range(200)
+    ]
+    X = np.concatenate([np.random.default_rng(j).normal(j, 1, (40, 200)) for j in range(2)])
+    frame = pd.DataFrame(X, columns=names)
+    model = TELL(2, network="identity", epochs=2, random_state=0).fit(frame)
+    browser.open(model.report(tmp_path / "r.html", frame, layout="PCA"), width=width)
+    heights = browser.run("return [...document.querySelectorAll('.bars tr')].map(row => row.offsetHeight)")
+    bars = browser.run("return [...document.querySelectorAll('.bars .track i')].map(bar => bar.offsetHeight)")
+    assert max(heights) < 80
+    assert max(bars) < 15
+    wide = browser.run(
+        """return [...document.querySelectorAll('.bars')].filter(
+            table => table.scrollWidth > table.parentElement.clientWidth).length"""
+    )
+    assert wide == 0
+    named = browser.run("return document.querySelector('#panel .bars .name span').title")
+    assert named in names
+    assert browser.run("return document.documentElement.scrollWidth <= innerWidth")
+    assert browser.complaints() == []
+
+
+def test_numbers_on_the_map_do_not_cover_each_other(browser, digits, tmp_path):
+    X = digits[0].reshape(200, -1)
+    model = TELL(40, network="identity", epochs=2, random_state=0).fit(X)
+    browser.open(model.report(tmp_path / "r.html", X, layout="PCA"))
+    boxes = browser.run(
+        """return [...document.querySelectorAll('#map .annotation rect.bg')].map(
+            r => { const b = r.getBoundingClientRect(); return [b.left, b.right, b.top, b.bottom] })"""
+    )
+    assert 5 < len(boxes) <= 40
+    for i, (left, right, top, bottom) in enumerate(boxes):
+        for a, b, c, d in boxes[:i]:
+            assert min(right, b) - max(left, a) <= 3 or min(bottom, d) - max(top, c) <= 3
+
+
+def test_restarts_are_listed(browser, digits, tmp_path):
+    model = TELL(4, n_init=3, network="identity", epochs=2, random_state=0).fit(digits[0])
+    browser.open(model.report(tmp_path / "r.html", digits[0], layout="PCA"))
+    assert not browser.run("return document.getElementById('restarts').hidden")
+    rows = browser.run("return [...document.querySelectorAll('#runs tbody tr')].map(row => row.textContent)")
+    assert len(rows) == 3
+    assert [str(model.seed_) in row and "kept" in row for row in rows].count(True) == 1
+
+
 def test_a_table_shows_its_values(browser, blobs, tmp_path):
     frame = pd.DataFrame(blobs[0], columns=["age", "height", "weight", "pulse", "rate", "dose"])
     model = TELL(3, network="identity", epochs=3, random_state=0).fit(frame)

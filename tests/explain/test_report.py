@@ -63,6 +63,42 @@ def test_the_numbers_are_the_models_own(fitted, digits, tmp_path):
     )
 
 
+def test_cards_say_what_sets_a_cluster_apart(blobs, tmp_path):
+    """Two columns of one name are two columns."""
+    X = blobs[0].astype(np.float32)
+    model = TELL(3, network="identity", epochs=2, random_state=0).fit(X)
+    data, _ = content(model.report(tmp_path / "r.html", X, layout="PCA", feature_names=["a", "a", "b", "c", "d", "e"]))
+    for card in data["clusters"]:
+        inside = model.labels_ == card["cluster"]
+        away = (X[inside].mean(0) - X[~inside].mean(0)) / X.std(0)
+        order = np.argsort(-np.abs(away))
+        assert [name for name, _, _ in card["features"]] == [["a", "a", "b", "c", "d", "e"][i] for i in order]
+        assert np.allclose([value for _, value, _ in card["features"]], away[order], rtol=1e-3)
+        assert np.allclose([mean for _, _, mean in card["features"]], X[inside].mean(0)[order], rtol=1e-3)
+
+
+def luminance(colour):
+    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    return np.dot(
+        [0.2126, 0.7152, 0.0722], [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+    )
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_words_can_be_read_on_their_ground(theme):
+    """Contrast of at least 4.5 to 1, as WCAG asks of text."""
+    from importlib.resources import files
+
+    css = files("diffclust.report").joinpath("page.css").read_text()
+    block = css.split(":root")[1 if theme == "light" else 2]
+    colours = dict(re.findall(r"--([\w-]+): (#\w{6})", block))
+    grounds = {"warn": ["warn-back"], "for": ["page", "card"], "against": ["page", "card"]}
+    for ink in ("ink", "quiet", "accent", "for", "against", "warn"):
+        for ground in grounds.get(ink, ["page", "card", "soft"]):
+            low, high = sorted(luminance(colours[name]) for name in (ink, ground))
+            assert (high + 0.05) / (low + 0.05) >= 4.5, (theme, ink, ground)
+
+
 def test_thumbnails_are_the_rows(fitted, digits, tmp_path):
     import base64
     import io

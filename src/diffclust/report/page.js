@@ -8,6 +8,7 @@
   const colour = (j) => (D.k <= 10 ? PALETTE[j] : `hsl(${(j * 137.508) % 360} ${55 + (j % 3) * 10}% ${44 + (j % 4) * 6}%)`);
   const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const format = (v) => (v === null || v === undefined ? "–" : Math.abs(v) >= 1e5 || (v !== 0 && Math.abs(v) < 1e-3) ? v.toExponential(2) : String(Number(v.toPrecision(4))));
+  const chance = (p) => (p >= 0.0005 ? p.toFixed(3) : p > 0 ? "less than 0.001" : "0");
   const percent = (share) => (100 * share).toFixed(1) + " %";
   const signed = (v) => (v > 0 ? "+" : v < 0 ? "−" : "") + format(Math.abs(v));
 
@@ -79,14 +80,17 @@
 
   // ---- a row in words
 
+  const short = (name, most) => (name.length <= most ? name : name.slice(0, Math.ceil(most / 2)) + "…" + name.slice(1 - Math.floor(most / 2)));
+  const breakable = (name) => name.split(/(?<=[_/.-])/).flatMap((part) => [part, el("wbr")]);
+
   function brief(i) {
     if (M.caption) return M.caption[i];
     if (!M.features) return "";
-    return M.feature[i].slice(0, 4).map((f, at) => `${M.features[f]} ${format(M.feature_value[i][at])}`).join(", ");
+    return M.feature[i].slice(0, 4).map((f, at) => `${short(M.features[f], 36)} ${format(M.feature_value[i][at])}`).join(", ");
   }
 
   function rowButton(i, note) {
-    const label = `Row ${M.row[i]}, cluster ${M.cluster[i]}, probability ${format(M.probability[i])}`;
+    const label = `Row ${M.row[i]}, cluster ${M.cluster[i]}, probability ${chance(M.probability[i])}`;
     const go = () => { select(i); $("map-section").scrollIntoView(); $("map").focus({ preventScroll: true }); };
     if (D.pictures) {
       const small = note ? el("small", {}, note) : null;
@@ -101,7 +105,7 @@
     const widest = Math.max(...lines.map(([, v]) => Math.abs(v)), 1e-30);
     const body = lines.map(([name, value, note]) => {
       const bar = el("i", { style: { background: value >= 0 ? "var(--for)" : "var(--against)", width: (50 * Math.abs(value)) / widest + "%", [value >= 0 ? "left" : "right"]: "50%" } });
-      return el("tr", {}, el("td", {}, name + (note ? ` = ${note}` : "")), el("td", { class: "track" }, bar), el("td", {}, signed(value)));
+      return el("tr", {}, el("td", {}, el("div", { class: "name" }, el("span", { title: name }, ...breakable(short(name, 56))), note ? el("b", {}, ` = ${note}`) : null)), el("td", { class: "track" }, bar), el("td", {}, signed(value)));
     });
     if (sum) body.push(el("tr", { class: "sum" }, el("td", {}, sum[0]), el("td", {}), el("td", {}, signed(sum[1]))));
     return el("table", { class: "bars" }, el("tbody", {}, ...body));
@@ -114,7 +118,7 @@
     const parts = [
       el("h3", {}, dot(j), `Row ${M.row[i]} is in cluster ${j}`),
       el("p", {}, l === null ? "There is no other cluster." :
-        `Probability ${format(M.probability[i])}; the runner-up is cluster ${l} with ${format(M.rival_probability[i])}. It leads by a margin of ${format(M.margin[i])}.`),
+        `Probability ${chance(M.probability[i])}; the runner-up is cluster ${l} with ${chance(M.rival_probability[i])}. It leads by a margin of ${format(M.margin[i])}.`),
     ];
     if (D.truth) parts.push(el("p", { class: "note" }, `True label: ${D.truth.classes[D.truth.label[i]]}`));
     if (M.caption && D.kind !== "image") parts.push(el("div", { class: "quote", tabindex: "0" }, M.caption[i]));
@@ -133,12 +137,13 @@
       parts.push(el("h4", {}, "What counts most in the row"));
       const value = (at) => (D.kind === "text" ? "" : format(M.feature_value[i][at]));
       parts.push(bars(M.feature[i].map((f, at) => [M.features[f], M.feature_weight[i][at], value(at)]).filter(([, weight]) => weight !== 0)));
-      if (M.error[i] > 0) parts.push(el("p", { class: "note" }, `By integrated gradients; completeness error ${percent(M.error[i])}.`));
+      if (M.error[i] > 0) parts.push(el("p", { class: "note" }, `By integrated gradients, against ${D.baseline}; completeness error ${percent(M.error[i])}.`));
     } else if (D.pictures && D.pictures.heat && M.error[i] > 0) {
-      parts.push(el("p", { class: "note" }, `Heat map by integrated gradients, against the runner-up's centre; completeness error ${percent(M.error[i])}.`));
+      parts.push(el("p", { class: "note" }, `Heat map by integrated gradients, against ${D.baseline}; completeness error ${percent(M.error[i])}.`));
     }
     if (l !== null) {
       parts.push(el("h4", {}, M.exact ? "The margin, taken apart exactly" : "The margin, taken apart by integrated gradients"));
+      if (!M.of_inputs) parts.push(el("p", { class: "note" }, `${M.n_parts > 1 ? `z0 to z${M.n_parts - 1} are` : "z0 is"} what the network makes of the row; each weighs for cluster ${j} (green) or for ${l} (red).`));
       const lines = M.part[i].map((p, at) => [M.parts[p], M.part_value[i][at]]);
       if (M.n_parts > lines.length) lines.push([`${M.n_parts - lines.length} others`, M.part_rest[i]]);
       lines.push(["bias", M.bias[i]]);
@@ -171,13 +176,17 @@
   }
   const CONFIG = { responsive: true, displaylogo: false, modeBarButtons: [["zoomIn2d", "zoomOut2d", "resetScale2d"]], scrollZoom: false };
 
+  // A number on each cluster, the largest first; where two would overlap, the smaller goes without.
   function medians() {
-    const notes = [];
-    for (let j = 0; j < D.k; j++) {
+    const span = (values) => Math.max(...values) - Math.min(...values) || 1;
+    const wide = Math.max(span(M.x), span(M.y)), notes = [];
+    for (const { cluster: j } of [...D.clusters].sort((a, b) => b.size - a.size)) {
       const mine = M.cluster.map((c, i) => (c === j ? i : -1)).filter((i) => i >= 0);
-      if (!mine.length || D.k > 60) continue;
+      if (!mine.length) continue;
       const middle = (values) => mine.map((i) => values[i]).sort((a, b) => a - b)[Math.floor(mine.length / 2)];
-      notes.push({ x: middle(M.x), y: middle(M.y), text: String(j), showarrow: false, font: { size: 15, color: css("--ink") }, bgcolor: css("--card"), bordercolor: colour(j), borderwidth: 2, borderpad: 3, opacity: 0.88 });
+      const [x, y] = [middle(M.x), middle(M.y)];
+      if (notes.some((other) => Math.abs(other.x - x) < wide / 22 && Math.abs(other.y - y) < wide / 22)) continue;
+      notes.push({ x, y, text: String(j), showarrow: false, font: { size: D.k > 20 ? 12 : 15, color: css("--ink") }, bgcolor: css("--card"), bordercolor: colour(j), borderwidth: 2, borderpad: D.k > 20 ? 2 : 3, opacity: 0.88 });
     }
     return notes;
   }
@@ -196,7 +205,7 @@
     const i = event.points[0].pointIndex, box = $("tip");
     const words = brief(i);
     box.replaceChildren(
-      el("div", {}, dot(M.cluster[i]), `Row ${M.row[i]} · cluster ${M.cluster[i]} · ${format(M.probability[i])}`),
+      el("div", {}, dot(M.cluster[i]), `Row ${M.row[i]} · cluster ${M.cluster[i]} · ${chance(M.probability[i])}`),
       words ? el("div", { class: "note" }, words.length > 220 ? words.slice(0, 219) + "…" : words) : "",
       D.pictures ? picture(D.pictures.thumbnails, i, 84, `Row ${M.row[i]}`) : "",
     );
@@ -243,7 +252,7 @@
   }
 
   function cards() {
-    const P = D.pictures;
+    const P = D.pictures, galleries = P ? "gallery" : "gallery texts";
     $("cards").replaceChildren(...D.clusters.map((c) => {
       const j = c.cluster;
       const head = el("div", { class: "head" }, P && P.centers ? picture(P.centers, j, 72, `Decoded centre of cluster ${j}`) : null,
@@ -252,11 +261,12 @@
       if (c.tightness !== null) facts.push(`${c.tightness < 1 ? "tighter" : "looser"} than average (${format(c.tightness)})`);
       if (c.neighbours.length) facts.push(`nearest: ${c.neighbours.map(([l, away]) => `${l} (at ${format(away)})`).join(", ")}`);
       const card = el("article", { class: "card", "data-cluster": j }, head, el("p", { class: "note" }, facts.join("; ") || "no rows"));
-      if (c.features.length) card.append(el("h4", {}, "Set apart by (in standard deviations)"), bars(c.features));
-      if (c.typical.length) card.append(el("h4", {}, "Most typical"), el("div", { class: "gallery" }, ...c.typical.slice(0, P ? 6 : 3).map((i) => rowButton(i))));
-      if (c.doubtful.length) card.append(el("h4", {}, "Most doubtful"), el("div", { class: "gallery" }, ...c.doubtful.slice(0, P ? 6 : 3).map((i) => rowButton(i, M.rival[i] === null ? "" : `or ${M.rival[i]}?`))));
+      if (c.features.length) card.append(el("h4", {}, D.kind === "table" ? "Set apart by (its mean; standard deviations from the others)" : "Set apart by (standard deviations from the others)"), bars(c.features.map(([name, away, mean]) => [name, away, D.kind === "table" ? format(mean) : ""])));
+      if (c.typical.length) card.append(el("h4", {}, "Most typical"), el("div", { class: galleries }, ...c.typical.slice(0, P ? 6 : 3).map((i) => rowButton(i))));
+      if (c.doubtful.length) card.append(el("h4", {}, "Most doubtful"), el("div", { class: galleries }, ...c.doubtful.slice(0, P ? 6 : 3).map((i) => rowButton(i, M.rival[i] === null ? "" : `or ${M.rival[i]}?`))));
       return card;
     }));
+    $("doubtful").className = galleries;
     $("doubtful").replaceChildren(...D.doubtful.map((i) => rowButton(i, M.rival[i] === null ? "" : `${M.cluster[i]} or ${M.rival[i]}?`)));
   }
 
@@ -264,6 +274,7 @@
   function training() {
     if (!D.frames.length) return;
     $("training-section").hidden = false;
+    $("epoch-split").classList.toggle("single", !D.frames.some((frame) => frame.centers));
     const slider = $("epoch");
     slider.max = D.frames.length - 1;
     slider.value = slider.max;
@@ -338,6 +349,10 @@
 
   function model() {
     $("parts").replaceChildren(grid(["part", "what it is", "what it is for", "numbers learnt"], D.model.parts.map((p) => [p.name, p.what, p.why, p.numbers.toLocaleString("en")])));
+    const runs = D.model.runs;
+    $("restarts").hidden = runs.length < 2;
+    const columns = Object.keys(runs[0] || {}).filter((name) => name !== "chosen");
+    $("runs").replaceChildren(grid([...columns.map((name) => name.replaceAll("_", " ")), ""], runs.map((run) => [...columns.map((name) => (name === "seed" ? run[name] : format(run[name]))), run.chosen ? "kept, by the label-free rule" : ""])));
     $("settings").replaceChildren(grid(["setting", "value", "default"], D.settings));
   }
 

@@ -81,6 +81,9 @@ def build(
         "version": __version__,
         "kind": kind,
         "k": len(census.means),
+        "baseline": "an empty row"
+        if sparse or decoded_centers(estimator) is None
+        else "the runner-up's decoded centre",
         "total": n,
         "summary": summary(material, model.sentence, model.repaired),
         "map": points(material, layout),
@@ -89,7 +92,7 @@ def build(
         "doubtful": [material.place[i] for i in census.doubtful(DOUBTFUL)],
         "frames": frames(material, record, layout),
         "losses": model.losses,
-        "model": {name: model.to_dict()[name] for name in ("parts", "runs", "sentence")},
+        "model": {name: model.to_dict()[name] for name in ("parts", "runs")},
         "settings": settings(estimator),
         "truth": None if y is None else truth(census.labels, y, rows),
     }
@@ -129,8 +132,8 @@ def summary(material: Material, about_model: str, repaired: int) -> dict[str, An
     sizes = np.bincount(census.labels, minlength=len(census.means))
     smallest, largest = int(sizes.argmin()), int(sizes.argmax())
     sentence = (
-        f"{len(census.labels):,} rows fall into {len(sizes)} clusters. The largest, {largest}, has "
-        f"{sizes[largest]:,} rows, the smallest, {smallest}, has {sizes[smallest]:,}. "
+        f"{len(census.labels):,} rows fall into {len(sizes)} clusters. The largest is cluster {largest} with "
+        f"{sizes[largest]:,} rows, the smallest cluster {smallest} with {sizes[smallest]:,}. "
         f"{100 * doubtful:.1f} % of the rows are in doubt, with a probability below {DOUBT}."
     )
     return {
@@ -142,7 +145,7 @@ def summary(material: Material, about_model: str, repaired: int) -> dict[str, An
             ["rows", f"{len(census.labels):,}", "all of them clustered"],
             ["clusters", str(len(sizes)), f"as even as {effective:.1f} equal ones"],
             ["mean probability", f"{census.probability.mean():.3f}", "of a row's own cluster"],
-            ["in doubt", f"{100 * doubtful:.1f} %", f"rows with probability below {DOUBT}"],
+            ["in doubt", f"{100 * doubtful:.1f} %", f"with a probability below {DOUBT}"],
             ["clustering loss", f"{material.estimator.clustering_loss_:.4g}", "the method's own, of the fit"],
         ],
     }
@@ -178,6 +181,7 @@ def points(material: Material, layout: Layout) -> dict[str, Any]:
         "exact": all(e.exact for e in explained),
         "parts": [names[i] for i in shown],
         "n_parts": len(names),
+        "of_inputs": explained[0].of_inputs,
         **columns,
     }
     if inputs is not None and explained[0].attributions is not None:
@@ -228,7 +232,8 @@ def value_range(samples: np.ndarray) -> tuple[float, float]:
 def card(material: Material, j: int) -> dict[str, Any]:
     names = [str(n) for n in material.explanations[0].feature_names or []] or None
     cluster = describe_cluster(material.estimator, j, material.census, names, NAMED)
-    place = material.place
+    place, away, means = material.place, material.census.contrast(j), material.census.means[j]
+    heavy = [i for i in np.argsort(-np.abs(away), kind="stable")[:NAMED].tolist() if away[i]]
     return {
         "cluster": j,
         "size": cluster.size,
@@ -237,8 +242,7 @@ def card(material: Material, j: int) -> dict[str, Any]:
         "neighbours": [[i, number(distance)] for i, distance in cluster.neighbours[:3]],
         "typical": [place[i] for i in cluster.typical or [] if i in place],
         "doubtful": [place[i] for i, _, _ in cluster.doubtful or [] if i in place],
-        "features": [[name, number(value)] for name, value in cluster.features or []],
-        "sentence": cluster.sentence,
+        "features": [[names[i], number(away[i]), number(means[i])] for i in heavy] if names else [],
     }
 
 
