@@ -1,0 +1,61 @@
+"""The command. Everything heavy is imported when a command runs, so that --help answers at once."""
+
+import os
+import sys
+import warnings
+from typing import Annotated
+
+import typer
+
+from .. import __version__
+from .comparing import compare, demo, methods
+from .errors import Wrong, complaint, say, show_warning
+from .explaining import explain, report
+from .fitting import fit, predict
+from .reproducing import reproduce
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Differentiable clustering: k-means as a neural layer, on your data.",
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"diffclust {__version__}")
+        raise typer.Exit()
+
+
+@app.callback()
+def _root(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show it.")] = False,
+) -> None:
+    if context.invoked_subcommand != "fit" and int(os.environ.get("LOCAL_WORLD_SIZE", 1)) > 1:  # torchrun's
+        raise Wrong(f"{context.invoked_subcommand}: only 'fit' is for several processes.")
+
+
+for command in (methods, fit, predict, explain, report, compare, demo, reproduce):  # as --help lists them
+    app.command()(command)
+
+
+def main() -> None:
+    """Exit codes: 0, 1 (it failed), 2 (you asked wrongly). One line an error; DIFFCLUST_TRACEBACK=1 shows more."""
+    with warnings.catch_warnings():
+        warnings.showwarning = show_warning
+        try:
+            code = app(sys.argv[1:] or ["--help"], prog_name="diffclust", standalone_mode=False)
+        except (KeyboardInterrupt, typer.Abort):
+            code = 130
+        except Exception as error:
+            if os.environ.get("DIFFCLUST_TRACEBACK"):
+                raise
+            text, code = complaint(error)
+            say(text)
+    if code == 130:  # typer's number for a Ctrl-C
+        say("stopped")
+        code = 1
+    sys.exit(code or 0)

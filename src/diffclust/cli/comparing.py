@@ -1,0 +1,151 @@
+"""diffclust methods, diffclust compare, diffclust demo."""
+
+import sys
+import textwrap
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ..methods import METHODS, TRANSDUCTIVE
+from .errors import Wrong
+from .folders import RECORD, save_source
+from .options import Clusters, Data, Device, Seed, check_out, estimator_of
+from .tables import print_table
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+def methods() -> None:
+    """What there is, with paper and file."""
+    for method in (*METHODS, *TRANSDUCTIVE):
+        print(f"{method.name}  (diffclust.{method.estimator})")
+        for text in (method.title, method.paper, f"diffclust/methods/{method.module}.py"):
+            print(textwrap.fill(text, 80, initial_indent="    ", subsequent_indent="      "))
+
+
+def compare(
+    data: Data,
+    k: Clusters,
+    methods: Annotated[
+        str, typer.Option(help="Ours and classical ones, with commas between.")
+    ] = "tell,kmeansnet,kmeans",
+    seeds: Annotated[int, typer.Option(help="How many seeds each.", min=1)] = 3,
+    device: Device = "auto",
+    out: Annotated[Path | None, typer.Option(help="Also write every run to this .csv file.")] = None,
+) -> None:
+    """Run several methods over seeds and print the scores: mean and standard deviation."""
+    from ..baselines import BASELINES
+    from ..files import read
+
+    if out is not None:
+        check_out(out, folder=False)
+    ours = {method.name for method in METHODS}
+    names = list(dict.fromkeys(name.strip() for name in methods.split(",") if name.strip()))
+    unknown = [name for name in names if name not in ours and name not in BASELINES]
+    if unknown or not names:
+        raise Wrong(f"Unknown method {', '.join(unknown)!r}: choose from {', '.join([*sorted(ours), *BASELINES])}.")
+    X, y, _ = read(data)
+    rows = None if y is not None and ours.issuperset(names) else flat(X)
+    runs = []
+    for name in sorted(names, key=lambda name: name in ours):  # the classical are quick: what is wrong shows at once
+        for seed in range(seeds):
+            began = time.perf_counter()
+            if name in ours:
+                labels = estimator_of(name, k, {"random_state": seed, "device": device}).fit_predict(X)
+            else:
+                labels = BASELINES[name](rows, k, seed)
+            seconds = time.perf_counter() - began
+            runs.append({"method": name, "seed": seed, "seconds": seconds, **scores(rows, y, labels)})
+    _print_runs(runs, names)
+    if out is not None:
+        import csv
+
+        with out.open("w", newline="") as file:
+            writer = csv.DictWriter(file, runs[0])
+            writer.writeheader()
+            writer.writerows(runs)
+
+
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder for picture, model and report.")] = Path("diffclust-demo"),
+    seed: Seed = 0,
+) -> None:
+    """Cluster scikit-learn's handwritten digits, beside k-means, draw the centres, and write a report."""
+    from ..baselines import BASELINES
+    from ..callbacks import TrainingRecord
+    from ..datasets import load
+    from ..pictures import cluster_sheet, write_png
+
+    check_out(out, folder=True)
+    images, y = load("digits")
+    print(f"{len(images)} images of {images.shape[1]}x{images.shape[2]} pixels; the labels are used for scoring only.")
+    rows = []
+
+    def entry(name: str, labels: "np.ndarray", seconds: float) -> None:
+        values = scores(None, y, labels).values()
+        rows.append([name, *(f"{100 * value:.1f}" for value in values), f"{seconds:.1f}"])
+
+    began = time.perf_counter()
+    entry("k-means", BASELINES["kmeans"](flat(images), 10, seed), time.perf_counter() - began)
+    record = TrainingRecord(frames=5)
+    settings = {"random_state": seed, "verbose": sys.stderr.isatty(), "callbacks": [record]}
+    estimator = estimator_of("tell", 10, settings)
+    began = time.perf_counter()
+    estimator.fit(images)
+    entry("TELL", estimator.labels_, time.perf_counter() - began)
+    print_table(["", "ACC", "NMI", "ARI", "seconds"], rows)
+    out.mkdir(parents=True, exist_ok=True)
+    picture = out / "centres.png"
+    centers = estimator.inverse_transform(estimator.cluster_centers_)
+    sureness = estimator.predict_proba(images).max(1)
+    write_png(picture, cluster_sheet(images, estimator.labels_, sureness, centers))
+    estimator.save(out / "model")
+    record.save(out / "model" / RECORD)
+    save_source(out / "model", "digits")
+    print(f"{picture}: a row a cluster, its decoded centre first, then its surest members.")
+    print(f"{out / 'model'}: the model; try 'diffclust explain {out / 'model'} digits --row 7'.")
+    try:
+        page = estimator.report(out / "report.html", images, y, title="TELL on handwritten digits")
+    except ImportError as error:
+        print(f"No report: {error}")
+    else:
+        print(f"{page.resolve()}: the report; open it in a browser.")
+
+
+def flat(X: Any) -> Any:
+    """Rows for the classical methods: images flattened and scaled as ours are, sparse rows made dense."""
+    import numpy as np
+
+    if hasattr(X, "toarray"):
+        return X.toarray()
+    X = np.asarray(X)
+    if X.ndim > 2 and X.dtype.kind in "iu":
+        X = X.astype(np.float32) / 255
+    return X.reshape(len(X), -1)
+
+
+def scores(rows: Any, y: Any, labels: Any) -> dict[str, float]:
+    """Against y if it is known, else of the rows themselves."""
+    from ..metrics import accuracy, ari, nmi, silhouette
+
+    if y is None:
+        return {"silhouette": silhouette(rows, labels)}
+    return {"ACC": accuracy(y, labels), "NMI": nmi(y, labels), "ARI": ari(y, labels)}
+
+
+def _print_runs(runs: list[dict[str, Any]], names: list[str]) -> None:
+    from statistics import mean, stdev
+
+    columns = [key for key in runs[0] if key not in ("method", "seed", "seconds")]
+    rows = []
+    for name in names:
+        own = [run for run in runs if run["method"] == name]
+        cells = []
+        for column in columns:
+            values = [100 * run[column] for run in own]
+            cells.append(f"{mean(values):.1f}" + (f" ± {stdev(values):.1f}" if len(values) > 1 else ""))
+        rows.append([name, *cells, f"{mean(run['seconds'] for run in own):.1f}"])
+    print_table(["", *columns, "seconds"], rows)

@@ -1,0 +1,112 @@
+"""diffclust fit, diffclust predict."""
+
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .errors import Wrong
+from .folders import RECORD, load_words, read_for, save_source, save_words
+from .options import Clusters, Data, Device, Model, Seed, Setting, check_out, estimator_of, settings_of
+from .tables import print_table
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+def fit(
+    data: Data,
+    k: Clusters,
+    out: Annotated[Path, typer.Option(help="Folder for the model and labels.csv.")],
+    method: Annotated[str, typer.Option(help="See 'diffclust methods'.")] = "tell",
+    seed: Seed = 0,
+    epochs: Annotated[int | None, typer.Option(help="Of clustering; the default follows the data.")] = None,
+    restarts: Annotated[int, typer.Option(help="Whole runs, of which the best is kept by a label-free rule.")] = 1,
+    device: Device = "auto",
+    setting: Setting = None,
+    checkpoint: Annotated[Path | None, typer.Option(help="Folder to keep the state in, to survive a kill.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint, exactly.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress bar.")] = False,
+) -> None:
+    """Cluster DATA and save the model; with torchrun --nproc-per-node=N -m diffclust fit ..., in N processes."""
+    from ..callbacks import TrainingRecord
+    from ..engine.distributed import distributed, times_restarted
+    from ..files import Table, read
+
+    if resume and checkpoint is None:
+        raise Wrong("--resume needs --checkpoint: where is the state?")
+    settings = {
+        "random_state": seed,
+        "n_init": restarts,
+        "device": device,
+        "verbose": not quiet and sys.stderr.isatty(),
+        "checkpoint": checkpoint,
+    }
+    if epochs is not None:
+        settings["epochs"] = epochs
+    record = TrainingRecord()
+    estimator = estimator_of(method, k, {**settings, **settings_of(method, setting or []), "callbacks": [record]})
+    with distributed() as processes:
+        with processes.together():
+            if processes.leads:
+                check_out(out, folder=True)
+                if checkpoint is not None and any(checkpoint.glob("*.ckpt")) and not (resume or times_restarted()):
+                    raise Wrong(f"{checkpoint} holds a checkpoint: add --resume to go on from it, or remove it.")
+            in_groups = Path(data).suffix == ".parquet" and Path(data).is_file() and not processes.alone
+            X, y, words = Table(Path(data)) if in_groups else read(data)
+        began = time.perf_counter()
+        estimator.fit(X)
+        seconds = time.perf_counter() - began
+    if not processes.leads:
+        return
+    estimator.save(out)
+    save_words(out, words)
+    record.save(out / RECORD)
+    save_source(out, data)
+    _write_labels(out / "labels.csv", estimator.labels_)
+    rows = [
+        ["rows", f"{len(estimator.labels_):,}"],
+        ["clusters", " ".join(str(size) for size in estimator.diagnostics_["sizes"])],
+        ["clustering loss", f"{estimator.clustering_loss_:.6g}"],
+        ["seconds", f"{seconds:.1f}"],
+    ]
+    if y is not None:
+        from ..metrics import scores
+
+        rows += [[name, f"{100 * value:.2f}"] for name, value in scores(y, estimator.labels_).items()]
+    print_table(["", f"{type(estimator).__name__} on {data}"], rows)
+    print(f"Saved to {out}: 'diffclust predict {out} NEW --out labels.csv' labels new rows.")
+    print(f"'diffclust report {out}' makes a page of it, 'diffclust explain {out} DATA --row 0' says why.")
+
+
+def predict(
+    model: Model,
+    data: Data,
+    out: Annotated[Path, typer.Option(help="A .csv, .parquet or .npy file, written as the rows are read.")],
+    proba: Annotated[bool, typer.Option("--proba", help="The probabilities too.")] = False,
+    device: Device = "auto",
+) -> None:
+    """Label the rows of DATA with a fitted model."""
+    if out.suffix not in (".csv", ".npy", ".parquet"):
+        raise Wrong(f"--out {out} should end in .csv, .parquet or .npy.")
+    if proba and out.suffix == ".npy":
+        raise Wrong("--proba needs a .csv or .parquet file.")
+    check_out(out, folder=False)
+    from ..inputs import read as read_rows
+    from ..persistence import load
+    from ..writers import write
+
+    estimator = load(model, device=device)
+    in_groups = Path(data).suffix == ".parquet" and Path(data).is_file() and load_words(model) is None
+    X = Path(data) if in_groups else read_for(model, estimator, data)[0]
+    given = read_rows(estimator, X, fitting=False)
+    write(out, estimator.predict_in_parts(given), len(given.rows), proba=proba)
+    print(f"{len(given.rows):,} labels in {out}")
+
+
+def _write_labels(path: Path, labels: "np.ndarray") -> None:
+    with path.open("w") as file:
+        file.write("row,label\n")
+        file.writelines(f"{i},{label}\n" for i, label in enumerate(labels))

@@ -1,0 +1,62 @@
+"""What stands beside a saved model in its folder: the words of texts, the record of training, where the data were."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .errors import Wrong
+
+if TYPE_CHECKING:
+    from ..files import Words
+
+WORDS = "words.json"
+RECORD = "record.safetensors"
+SOURCE = "source.json"
+
+
+def save_words(folder: Path, words: "Words | None") -> None:
+    if words is None:
+        (folder / WORDS).unlink(missing_ok=True)  # of an earlier model in the same folder
+    else:
+        (folder / WORDS).write_text(words.to_json(), encoding="utf-8")
+
+
+def load_words(folder: Path) -> "Words | None":
+    from ..files import Words
+
+    path = folder / WORDS
+    if not path.exists():
+        return None
+    try:
+        return Words.from_json(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise Wrong(f"{path} is damaged: {error}") from error
+
+
+def read_for(folder: Path, estimator: Any, data: str) -> Any:
+    """DATA as the model in `folder` wants it: images of its size, texts in its words."""
+    from ..files import read
+
+    known, sample = load_words(folder), estimator.shape_.row
+    table = read(data, image_shape=sample if len(sample) == 3 else None, words=known)
+    if known is None and table.words is not None:
+        raise Wrong(f"{data} holds texts, but {folder} was not fitted on a file of texts.")
+    if known is not None and table.words is None:
+        raise Wrong(f"{folder} was fitted on texts: give it a .jsonl file, not {data}.")
+    return table
+
+
+def save_source(folder: Path, data: str) -> None:
+    place = Path(data).expanduser()
+    named = {"data": str(place.resolve()) if place.exists() else data}
+    (folder / SOURCE).write_text(json.dumps(named), encoding="utf-8")
+
+
+def load_source(folder: Path) -> str:
+    path = folder / SOURCE
+    if not path.exists():
+        raise Wrong(f"{folder} does not say which data it was fitted on: diffclust report {folder} DATA")
+    try:
+        return str(json.loads(path.read_text(encoding="utf-8"))["data"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise Wrong(f"{path} is damaged ({error!r}): name the data, diffclust report {folder} DATA") from error

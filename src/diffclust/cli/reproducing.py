@@ -1,0 +1,87 @@
+"""diffclust reproduce."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .options import Device, check_out
+from .tables import print_table
+
+if TYPE_CHECKING:
+    from ..reproduce.record import Records
+    from ..reproduce.spec import Table
+
+
+def reproduce(
+    table: Annotated[str, typer.Argument(help="PAPER/TABLE, as --list names them.", show_default=False)] = "",
+    show_all: Annotated[bool, typer.Option("--list", help="Which tables there are, with their runs.")] = False,
+    show: Annotated[bool, typer.Option("--show", help="Print what is there; run nothing.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="A small version, in a minute.")] = False,
+    seeds: Annotated[int | None, typer.Option(help="Runs of each row; the default is the table's, 5.", min=1)] = None,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(metavar="TEXT", help='Rows with this in them ("mnist: TELL"); may be repeated.'),
+    ] = None,
+    together: Annotated[bool, typer.Option("--together", help="The runs of a row as restarts of one fit.")] = False,
+    minutes: Annotated[float | None, typer.Option(help="Stop after so long; call again to go on.", min=0.0)] = None,
+    device: Device = "auto",
+    results: Annotated[Path | None, typer.Option(help="Folder of the CSV files; else benchmarks/results.")] = None,
+    checkpoint: Annotated[Path | None, typer.Option(help="Folder for what is begun; else runs/reproduce.")] = None,
+) -> None:
+    """Run a paper's table again, and print it beside the published figures."""
+    from ..reproduce.record import Records
+    from ..reproduce.tables import TABLES, find
+
+    folder = results or Path("runs/reproduce-quick" if quick else "benchmarks/results")
+    check_out(folder, folder=True, option="--results")
+    if show_all or not table:
+        return _list_tables(list(TABLES.values()), Records(folder))
+    wanted = find(table)
+    wanted = wanted.only(only) if only else wanted
+    wanted = wanted.quick() if quick else wanted
+    count = seeds or (2 if quick else wanted.seeds)
+    records = Records(folder)
+    whole = True
+    if not show:
+        from ..reproduce.run import Runner
+
+        runner = Runner(
+            records,
+            checkpoint or Path("runs/reproduce-quick/checkpoints" if quick else "runs/reproduce"),
+            device,
+            float("inf") if minutes is None else minutes,
+            together,
+            verbose=sys.stderr.isatty(),
+            say=lambda line: print(line, flush=True),
+        )
+        whole = runner.run(wanted, count)
+    _print_reproduced(wanted, records, count, folder)
+    if quick:
+        print("A small version: its figures say only that everything runs.")
+    if not whole:
+        print(f"Stopped after {minutes:g} minutes: the same command goes on from here.")
+
+
+def _list_tables(tables: "list[Table]", records: "Records") -> None:
+    rows = []
+    for table in tables:
+        specs = {row.spec.key: row.spec for row in table.rows if row.spec}
+        done = sum(min(len(records.of(spec)), table.seeds) for spec in specs.values())
+        rows.append([table.name, table.title, f"{done} of {table.seeds * len(specs)}"])
+    print_table(["table", "", "runs"], rows)
+
+
+def _print_reproduced(table: "Table", records: "Records", seeds: int, folder: Path) -> None:
+    from ..reproduce.curves import draw
+    from ..reproduce.report import printed
+
+    shown = printed(table, records, seeds)
+    print(f"{table.name}: {table.title}")
+    print_table(shown.header, shown.lines)
+    for note in shown.notes:
+        print(note)
+    picture = folder / f"{table.file}.png"
+    if table.figure and draw(table, records, picture):
+        print(f"Drawn: {picture}")
