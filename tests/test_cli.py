@@ -615,18 +615,49 @@ def test_explain_a_pair_a_cluster_and_the_model(works, tmp_path, blobs, model):
 def test_explain_names_words(works, tmp_path):
     data = write_texts(tmp_path / "t.jsonl", [f"{text} {text[i % 5 :]}" for i, text in enumerate(TEXTS * 3)])
     works("fit", data, "-k", 2, "--out", "a", *SHORT)
-    assert "Of the input, what counts most is" in " ".join(works("explain", "a", data, "--row", 0).split())
-    assert {name for name, _ in json.loads(works("explain", "a", data, "--cluster", 0, "--json"))["features"]} & {
-        "cat",
-        "dog",
-    }
+    out = works("explain", "a", data, "--row", 0)
+    assert out.startswith("Row 0: cat sat here")
+    assert "Of the input, what counts most is “" in " ".join(out.split())
+    animals = {"cat", "dog"}
+    assert {name for name, _ in json.loads(works("explain", "a", data, "--cluster", 0, "--json"))["features"]} & animals
+    data.unlink()  # the words are the model's own
+    assert {name for name, _ in json.loads(works("explain", "a", "--cluster", 0, "--json"))["features"]} & animals
+
+
+def test_explain_goes_by_the_data_of_the_fit(works, refused, tmp_path, blobs):
+    data = rows_csv(tmp_path, *blobs)
+    works("fit", data, "-k", 3, "--out", "a", *SHORT)
+    out = works("explain", "a", "--row", 4, "--with", 5)
+    assert out == works("explain", "a", data, "--row", 4, "--with", 5)
+    assert all(word in out for word in ("feature", "row 4", "row 5", "counts"))
+    with data.open() as file:
+        head, *lines = [line.strip().split(",") for line in file]
+    shown = [[cell.strip() for cell in line.split("│")[1:4]] for line in out.splitlines() if line.count("│") == 5]
+    assert len(shown) == 6
+    for name, first, second in shown:
+        column = head.index(name)
+        assert float(first) == pytest.approx(float(lines[4][column]), rel=1e-4)
+        assert float(second) == pytest.approx(float(lines[5][column]), rel=1e-4)
+    assert "Most typical are rows" in " ".join(works("explain", "a", "--cluster", 1).split())
+    data.unlink()
+    refused("explain", "a", "--row", 4, says="No file, folder or data set")
+    assert "what the model alone knows" in " ".join(works("explain", "a", "--cluster", 1).split())
+
+
+def test_explain_says_which_picture_it_is(works, tmp_path):
+    works("fit", write_images(tmp_path / "pictures"), "-k", 2, "--out", "a", *SHORT)
+    out = works("explain", "a", "--row", 3)
+    assert out.startswith("Row 3: 03.png\n")
+    assert "'diffclust report a'" in out
 
 
 def test_bad_questions(refused, tmp_path, blobs, model):
     data = rows_npy(tmp_path, *blobs)
     refused("explain", model, data, "--row", 150, says="row 150 should be from 0 to 149")
     refused("explain", model, data, "--row", -1, says="row -1 should be from 0 to 149")
-    refused("explain", model, "--row", 1, says="--row needs DATA")
+    refused(
+        "explain", model, "--row", 1, says=f"does not say which data it was fitted on: diffclust explain {model} DATA"
+    )
     refused("explain", model, data, "--with", 1, says="--with needs --row")
     refused("explain", model, data, "--row", 1, "--cluster", 1, says="ask one")
     refused("explain", model, "--cluster", 3, says="cluster=3 should be from 0 to 2")

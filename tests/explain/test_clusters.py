@@ -68,7 +68,7 @@ def test_a_cluster_without_rows(table):
         NAMES[np.abs(apart).argmax()],
         pytest.approx(apart[np.abs(apart).argmax()], rel=1e-5),
     )
-    assert "Give X" in cluster.sentence
+    assert "what the model alone knows" in cluster.sentence
 
 
 def test_clusters_of_images_have_pictures(pictures, digits):

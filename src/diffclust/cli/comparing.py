@@ -106,7 +106,7 @@ def demo(
     record.save(out / "model" / RECORD)
     save_source(out / "model", "digits")
     print(f"{picture}: a row a cluster, its decoded centre first, then its surest members.")
-    print(f"{out / 'model'}: the model; try 'diffclust explain {out / 'model'} digits --row 7'.")
+    print(f"{out / 'model'}: the model; try 'diffclust explain {out / 'model'} --row 7'.")
     try:
         page = estimator.report(out / "report.html", images, y, title="TELL on handwritten digits")
     except ImportError as error:

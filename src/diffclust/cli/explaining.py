@@ -9,14 +9,17 @@ from typing import Annotated, Any
 import typer
 
 from .errors import Wrong
-from .folders import RECORD, load_source, read_for
+from .folders import RECORD, SOURCE, load_source, load_words, read_for
 from .options import Device, Model, check_out
 from .tables import print_table
+
+Rows = Annotated[str | None, typer.Argument(help="Rows, as for fit; by default the data the model was fitted on.")]
+SHOWN = 12  # features or contributions in a table
 
 
 def explain(
     model: Model,
-    data: Annotated[str | None, typer.Argument(help="Rows, as for fit; the model and its centres need none.")] = None,
+    data: Rows = None,
     row: Annotated[int | None, typer.Option(help="Why is this row where it is? Counted from 0.")] = None,
     pair: Annotated[
         int | None, typer.Option("--with", help="Why is --row together with, or apart from, this one?")
@@ -30,15 +33,14 @@ def explain(
         raise Wrong("--row and --cluster are two questions: ask one.")
     if pair is not None and row is None:
         raise Wrong("--with needs --row: which two rows?")
-    if row is not None and data is None:
-        raise Wrong("--row needs DATA: the row of which file?")
     from ..persistence import load
 
     estimator = load(model, device=device)
-    X, names = None, None
-    if data is not None:
-        X, _, words = read_for(model, estimator, data)
-        names = words.terms if words is not None else None
+    X, names, source = None, None, data
+    if row is not None or cluster is not None:
+        X, source = _rows(model, estimator, data, needed=row is not None)
+        words = load_words(model)
+        names = None if words is None else words.terms if as_json else [f"“{term}”" for term in words.terms]
     if row is not None and pair is not None:
         said = estimator.explain_pair(_row(X, row), _row(X, pair), feature_names=names)
     elif row is not None:
@@ -50,20 +52,19 @@ def explain(
     if as_json:
         print(json.dumps(said.to_dict()))
         return
+    asked = [i for i in (row, pair) if i is not None]
+    _print_captions(source, asked)
     print(textwrap.fill(said.sentence, 100))
-    if row is not None:
-        pairs = zip(said.contribution_names, said.contributions.tolist(), strict=True)
-        heaviest = sorted(pairs, key=lambda part: -abs(part[1]))
-        rest = sum(value for _, value in heaviest[12:])
-        lines = [[name, f"{value:+.5g}"] for name, value in heaviest[:12]]
-        lines += [[f"{len(heaviest) - 12} others", f"{rest:+.5g}"]] if len(heaviest) > 12 else []
-        total = said.evidence if pair is not None else said.margin
-        print_table(["contribution", ""], [*lines, ["bias", f"{said.bias:+.5g}"], ["sum", f"{total:+.5g}"]])
+    if asked:
+        _print_inputs(said, X, asked, sparse=names is not None)
+        _print_sum(said, said.margin if pair is None else said.evidence)
+        if said.feature_names is None:
+            print(f"What that means in pixels: the heat maps of 'diffclust report {model}'.")
 
 
 def report(
     model: Model,
-    data: Annotated[str | None, typer.Argument(help="Its rows; by default the data it was fitted on.")] = None,
+    data: Rows = None,
     out: Annotated[Path | None, typer.Option(help="The page; by default report.html in the model's folder.")] = None,
     sample: Annotated[int, typer.Option(help="How many rows the page shows.", min=10)] = 2000,
     layout: Annotated[str, typer.Option(help="Of the map: t-SNE or PCA.")] = "t-SNE",
@@ -78,7 +79,7 @@ def report(
     out = out or model / "report.html"
     estimator = load(model, device=device)
     check_out(out, folder=False)
-    source = data or load_source(model)
+    source = data or load_source(model, "report")
     X, y, words = read_for(model, estimator, source)
     record = model / RECORD
     path = estimator.report(
@@ -95,8 +96,55 @@ def report(
     print(f"{path}: open it in any browser; it needs no network.")
 
 
+def _rows(folder: Path, estimator: Any, data: str | None, *, needed: bool) -> tuple[Any, str | None]:
+    """X, and where it is from: DATA, or what the model was fitted on. Where that is not to be had, and is not needed,
+    neither."""
+    if data is None and not needed and not (folder / SOURCE).exists():
+        return None, None
+    source = data or load_source(folder, "explain")
+    try:
+        return read_for(folder, estimator, source).X, source
+    except FileNotFoundError:
+        if needed or data is not None:
+            raise
+        return None, None
+
+
 def _row(X: Any, i: int) -> Any:
     """One row of X, as an X of its own."""
     if not 0 <= i < X.shape[0]:
         raise Wrong(f"row {i} should be from 0 to {X.shape[0] - 1}: there are {X.shape[0]} rows.")
     return X.iloc[[i]] if hasattr(X, "iloc") else X[[i]]
+
+
+def _print_captions(source: str | None, asked: list[int]) -> None:
+    """Which file, or the beginning of which text."""
+    from ..files import captions
+
+    called = captions(source) if source is not None and asked else None
+    if called is not None:
+        for i in asked:
+            print(f"Row {i}: {textwrap.shorten(called[i], 100, placeholder=' …')}")
+
+
+def _print_inputs(said: Any, X: Any, asked: list[int], *, sparse: bool) -> None:
+    """The features that count most, with their values in the rows asked about."""
+    import numpy as np
+
+    if said.attributions is None or said.feature_names is None:
+        return
+    rows = [_row(X, i) for i in asked]
+    values = [row.toarray()[0] if hasattr(row, "toarray") else np.asarray(row)[0] for row in rows]
+    weights = said.attributions.ravel()
+    order = [i for i in np.argsort(-np.abs(weights), kind="stable")[:SHOWN].tolist() if weights[i]]
+    heads = [f"row {i}" for i in asked]
+    lines = [[said.feature_names[i], *(f"{v[i]:.5g}" for v in values), f"{weights[i]:+.5g}"] for i in order]
+    print_table(["word" if sparse else "feature", *heads, "counts"], lines)
+
+
+def _print_sum(said: Any, total: float) -> None:
+    heaviest = said.heaviest(len(said.contributions))
+    rest = sum(value for _, value in heaviest[SHOWN:])
+    lines = [[name, f"{value:+.5g}"] for name, value in heaviest[:SHOWN]]
+    lines += [[f"{len(heaviest) - SHOWN} others", f"{rest:+.5g}"]] if len(heaviest) > SHOWN else []
+    print_table(["contribution", ""], [*lines, ["bias", f"{said.bias:+.5g}"], ["sum", f"{total:+.5g}"]])

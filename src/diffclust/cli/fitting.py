@@ -78,7 +78,7 @@ def fit(
         rows += [[name, f"{100 * value:.2f}"] for name, value in scores(y, estimator.labels_).items()]
     print_table(["", f"{type(estimator).__name__} on {data}"], rows)
     print(f"Saved to {out}: 'diffclust predict {out} NEW --out labels.csv' labels new rows.")
-    print(f"'diffclust report {out}' makes a page of it, 'diffclust explain {out} DATA --row 0' says why.")
+    print(f"'diffclust report {out}' makes a page of it, 'diffclust explain {out} --row 0' says why.")
 
 
 def predict(

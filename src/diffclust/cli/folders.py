@@ -52,11 +52,12 @@ def save_source(folder: Path, data: str) -> None:
     (folder / SOURCE).write_text(json.dumps(named), encoding="utf-8")
 
 
-def load_source(folder: Path) -> str:
+def load_source(folder: Path, command: str) -> str:
+    """Where the data were; `command` is the one that asks."""
     path = folder / SOURCE
     if not path.exists():
-        raise Wrong(f"{folder} does not say which data it was fitted on: diffclust report {folder} DATA")
+        raise Wrong(f"{folder} does not say which data it was fitted on: diffclust {command} {folder} DATA")
     try:
         return str(json.loads(path.read_text(encoding="utf-8"))["data"])
     except (ValueError, KeyError, TypeError) as error:
-        raise Wrong(f"{path} is damaged ({error!r}): name the data, diffclust report {folder} DATA") from error
+        raise Wrong(f"{path} is damaged ({error!r}): name the data, diffclust {command} {folder} DATA") from error

@@ -57,7 +57,7 @@ class ClusterExplanation:
             row, margin, rival = self.doubtful[0]
             parts.append(f"Most doubtful is row {row}, which leaves cluster {rival} behind by only {margin:.3g}.")
         if self.typical is None:
-            parts.append("Give X to see its rows.")
+            parts.append("This is what the model alone knows: give it rows to see who is in the cluster.")
         return " ".join(parts)
 
     def __str__(self) -> str:
