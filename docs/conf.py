@@ -200,7 +200,7 @@ def explain_page() -> str:
     for row in rows:
         groups[row["data"], row["settings"]][row["order"]].append(row)
     lines = [
-        "| data | network | seeds | removed until it leaves: attribution | distance | random | completeness error |",
+        "| data | settings | seeds | removed until it leaves: attribution | distance | random | completeness error |",
         "|---|---|---|---|---|---|---|",
     ]
     for (data, settings), orders in groups.items():

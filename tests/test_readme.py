@@ -2,11 +2,13 @@
 
 import re
 import runpy
+import sys
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[1]
+ARGUMENTS = {"papers_figures": ["--data", "digits", "--rows", "150", "--epochs", "4"]}
 QUICK = {"auto_steps": (8, 8), "auto_most": (2, 2), "auto_least": (1, 1)}
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -39,6 +41,7 @@ def test_readme_block(block):
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.stem)
-def test_example(path, capsys):
+def test_example(path, capsys, monkeypatch):
+    monkeypatch.setattr(sys, "argv", [str(path), *ARGUMENTS.get(path.stem, [])])
     runpy.run_path(str(path), run_name="__main__")
     assert capsys.readouterr().out

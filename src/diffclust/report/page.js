@@ -108,7 +108,8 @@
       return el("tr", {}, el("td", {}, el("div", { class: "name" }, el("span", { title: name }, ...breakable(short(name, 56))), note ? el("b", {}, ` = ${note}`) : null)), el("td", { class: "track" }, bar), el("td", {}, signed(value)));
     });
     if (sum) body.push(el("tr", { class: "sum" }, el("td", {}, sum[0]), el("td", {}), el("td", {}, signed(sum[1]))));
-    return el("table", { class: "bars" }, el("tbody", {}, ...body));
+    const slim = lines.every(([name, , note]) => (name + (note || "")).length < 16);
+    return el("table", { class: slim ? "bars slim" : "bars" }, el("tbody", {}, ...body));
   }
 
   let selected = -1;
