@@ -164,6 +164,7 @@ def test_kinds_of_pairs(pictures, digits, blobs):
     for one, two in ((a[None], b[None]), (torch.from_numpy(a), torch.from_numpy(b)), (a.tolist(), b.tolist())):
         assert pictures.explain_pair(one, two).evidence == pytest.approx(expected.evidence, rel=1e-5)
     assert expected.attributions.shape == (8, 8)
+    assert expected._repr_html_().count("data:image/png;base64,") == 1
     assert pictures.explain_pair(a, a).distance == 0
     rows = TELL(3, pretrain_epochs=1, epochs=1, random_state=0).fit(sp.csr_array(blobs[0]))
     X = sp.csr_array(blobs[0])

@@ -182,6 +182,19 @@ def test_everything_is_within_reach_of_the_keyboard(browser, images):
     assert browser.run(row) == str(most)
 
 
+def test_the_tab_key_comes_to_every_control(browser, images):
+    browser.open(images[0])
+    browser.run("document.querySelector('.skip').focus()")
+    reached = []
+    for _ in range(40):
+        reached.append(browser.run("const e = document.activeElement; return e.id || e.className || e.textContent"))
+        if reached[-1] == "epoch":
+            break
+        browser.press("Tab")
+    wanted = ["skip", "theme", "Map of the data", "colour-by", "row-number", "chip", "map", "play", "epoch"]
+    assert [place for place in dict.fromkeys(reached) if place in wanted] == wanted
+
+
 def test_one_cluster_can_be_singled_out(browser, images):
     path, model, _ = images
     browser.open(path)
@@ -204,6 +217,22 @@ def test_texts_and_names_are_shown_as_text(browser, texts):
     browser.until("return !document.getElementById('tip').hidden")
     assert HOSTILE[:40] in browser.run("return document.getElementById('tip').textContent")
     assert browser.run("return document.querySelectorAll('img').length") == 0
+    assert browser.complaints() == []
+
+
+def test_names_of_files_are_shown_as_text(browser, digits, tmp_path):
+    X = digits[0][:40]
+    model = TELL(3, network="identity", epochs=2, random_state=0).fit(X)
+    names = [f"{HOSTILE}/{i}.png" for i in range(40)]
+    browser.open(model.report(tmp_path / "r.html", X, captions=names, title=names[0], layout="PCA"))
+    row = int(browser.run("return document.getElementById('panel').dataset.row"))
+    assert names[row] in browser.run("return document.getElementById('panel').textContent")
+    assert HOSTILE in browser.run("return document.querySelector('#cards .thumb').title")
+    browser.move_to(*place_of(browser, 5))
+    browser.until("return !document.getElementById('tip').hidden")
+    assert HOSTILE[:40] in browser.run("return document.getElementById('tip').textContent")
+    assert browser.run("return document.querySelectorAll('img').length") == 0
+    assert browser.run("return document.title") == names[0]
     assert browser.complaints() == []
 
 
