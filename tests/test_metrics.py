@@ -361,3 +361,9 @@ def test_effective_clusters_by_hand():
 def test_imports_neither_torch_nor_scikit_learn():
     code = "import sys, diffclust.metrics; print([m for m in ('torch', 'sklearn', 'pandas') if m in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "[]"
+
+
+def test_confusion_puts_clusters_beside_their_classes():
+    classes, clusters, table = metrics.confusion(["a", "b", "b", "c", "c", "c", "a"], [2, 0, 0, 1, 1, 0, 7])
+    assert (classes, clusters) == (["a", "b", "c"], [2, 0, 1, 7])
+    assert table.tolist() == [[1, 0, 0, 1], [0, 2, 0, 0], [0, 1, 2, 0]]

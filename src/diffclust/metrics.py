@@ -130,6 +130,15 @@ def match(y_true: ArrayLike, y_pred: ArrayLike) -> dict[Any, Any]:
     return {table.clusters[j]: table.classes[i] for i, j in zip(*table.matched(), strict=True)}
 
 
+def confusion(y_true: ArrayLike, y_pred: ArrayLike) -> tuple[list[Any], list[Any], NDArray[np.int64]]:
+    """Classes, clusters, and how many rows of each class each cluster has: (classes, clusters). Clusters stand in the
+    order of the classes that `match` names them by, those without a class last."""
+    table = _Table.of(y_true, y_pred)
+    named = {int(j): int(i) for i, j in zip(*table.matched(), strict=True)}
+    order = sorted(range(len(table.clusters)), key=lambda j: (j not in named, named.get(j, 0), j))
+    return table.classes, [table.clusters[j] for j in order], table.counts.toarray()[:, order]
+
+
 def purity(y_true: ArrayLike, y_pred: ArrayLike) -> float:
     """Σ_j max_i n_ij / n: every cluster named by its commonest class. Grows with the number of clusters."""
     return _Table.of(y_true, y_pred).purity()

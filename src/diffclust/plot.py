@@ -225,22 +225,16 @@ def training(record: TrainingRecord, estimator: Any, *, sample: int = 300, layou
 def confusion(y: Any, labels: Any) -> Any:
     """True classes against clusters, each cluster beside the class it matches best."""
     go = _go()
-    known, found = np.asarray(y), np.asarray(labels)
-    classes, codes = np.unique(known.astype(str) if known.dtype.kind == "O" else known, return_inverse=True)
-    groups, members = np.unique(found, return_inverse=True)
-    matched = metrics.match(codes, members)
-    order = sorted(range(len(groups)), key=lambda j: (j not in matched, matched.get(j, 0), j))
-    table = np.zeros((len(classes), len(groups)), int)
-    np.add.at(table, (codes, members), 1)
+    classes, clusters, table = metrics.confusion(y, labels)
     figure = go.Figure(
         go.Heatmap(
-            z=table[:, order],
-            x=[f"cluster {groups[j]}" for j in order],
+            z=table,
+            x=[f"cluster {escape(str(j))}" for j in clusters],
             y=[f"class {escape(str(c))}" for c in classes],
             colorscale="Blues",
             texttemplate="%{z}",
         )
     )
     figure.update_yaxes(autorange="reversed")
-    accuracy = 100 * metrics.accuracy(codes, members)
+    accuracy = 100 * metrics.accuracy(y, labels)
     return figure.update_layout(title=f"Classes and clusters: {accuracy:.1f} % matched", template="plotly_white")

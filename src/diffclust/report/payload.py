@@ -309,20 +309,15 @@ def settings(estimator: Any) -> list[list[str]]:
 
 def truth(labels: np.ndarray, y: Any, rows: list[int]) -> dict[str, Any]:
     """Scores against true labels, and the confusion matrix with clusters beside the classes they match."""
-    known = np.asarray(y)
-    classes, codes = np.unique(known.astype(str) if known.dtype.kind == "O" else known, return_inverse=True)
-    k = int(labels.max()) + 1
-    table = np.zeros((len(classes), k), int)
-    np.add.at(table, (codes, labels), 1)
-    matched = metrics.match(codes, labels)
-    order = sorted(range(k), key=lambda j: (j not in matched, matched.get(j, 0), j))
-    found = metrics.scores(codes, labels)
+    classes, clusters, table = metrics.confusion(y, labels)
+    found = metrics.scores(y, labels)
+    known, code = np.asarray(y, dtype=object), {name: i for i, name in enumerate(classes)}
     return plain(
         {
             "scores": {name: number(found[name]) for name in ("acc", "nmi", "ari", "purity")},
             "classes": [str(c) for c in classes],
-            "clusters": order,
-            "table": table[:, order],
-            "label": codes[rows],
+            "clusters": clusters,
+            "table": table,
+            "label": [code[known[i]] for i in rows],
         }
     )
