@@ -11,7 +11,9 @@ from collections.abc import Collection
 from pathlib import Path
 
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE.parent / "src"))
+sys.path[:0] = [str(HERE.parent / "src"), str(HERE.parent / "benchmarks")]
+
+import dkm  # noqa: E402
 
 from diffclust import __version__  # noqa: E402
 from diffclust.estimator import PrototypeClusterer  # noqa: E402
@@ -159,8 +161,10 @@ def results_page() -> str:
             )
             if part
         ]
-    for mark, text in (("{{table}}", "\n".join(lines)), ("{{rule}}", "\n".join(rule)), ("{{tables}}", papers_tables())):
-        head = head.replace(mark, text)
+    family = dkm.table(list(csv.DictReader((HERE.parent / "benchmarks/results/dkm.csv").open())))
+    marks = {"table": "\n".join(lines), "rule": "\n".join(rule), "family": family, "tables": papers_tables()}
+    for name, text in marks.items():
+        head = head.replace("{{" + name + "}}", text)
     return head
 
 
