@@ -106,6 +106,9 @@ class Bowls(nn.Module):
     def logits(self, z):
         return -((z[:, None] - self.centers.to(z)) ** 2 / self.widths.to(z)).sum(2)
 
+    def probabilities(self, z, temperature):
+        return torch.softmax(self.logits(z) / temperature, dim=1)
+
 
 def test_logits_that_are_not_linear_say_so(blobs):
     """Integrated gradients of a separable quadratic are the difference of its terms: known in closed form."""
