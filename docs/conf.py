@@ -276,11 +276,11 @@ def streams_page() -> str:
         cells = " | ".join(scores(found[stream]) for stream in streams)
         mnist.append(f"| {name} | {len(found['shuffled'])} | {cells} |")
     large = [
-        "| rows | method | processor seconds | inertia a row | anonymous memory |",
-        "|---|---|---|---|---|",
+        "| rows | method | starts | processor seconds | inertia a row | anonymous memory |",
+        "|---|---|---|---|---|---|",
         *(
-            f"| {int(row['rows']):,} | {row['method']} | {row['processor_seconds']} | {row['inertia_per_row']} "
-            f"| {row['anonymous_gb']} GB |"
+            f"| {int(row['rows']):,} | {row['method']} | {row['starts']} | {row['processor_seconds']} "
+            f"| {row['inertia_per_row']} | {row['anonymous_gb']} GB |"
             for row in rows("large.csv")
             if row["method"] != "KMeansNet"
         ),
