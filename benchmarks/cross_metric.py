@@ -137,7 +137,7 @@ def main() -> None:
     parser.add_argument("--study", type=names, default=("gradients",), help=", ".join(STUDIES))
     parser.add_argument("--data", type=names, default=("usps",))
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--pretrain-epochs", type=int, default=300)
+    parser.add_argument("--pretrain-epochs", type=int, default=50)
     parser.add_argument("--epochs", type=int, default=300)
     parser.add_argument("--device", default="auto")
     parser.add_argument("--out", type=Path, default=HERE / "results" / "cross_metric.csv")
