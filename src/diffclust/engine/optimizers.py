@@ -12,8 +12,8 @@ from .model import Trainable
 
 
 class Adadelta(torch.optim.Adadelta):
-    """torch's Adadelta. On a GPU the moments of all parameters lie in one tensor each, so that a step is a dozen
-    launches however many parameters there are."""
+    """torch's Adadelta, with fewer passes over the memory. On a GPU the moments of all parameters lie in one tensor
+    each, so that a step is a dozen launches however many parameters there are."""
 
     def __init__(self, parameters: Any, **options: Any) -> None:
         super().__init__(parameters, **options)
@@ -29,20 +29,31 @@ class Adadelta(torch.optim.Adadelta):
         group = self.param_groups[0]
         members = [p for p in group["params"] if p.grad is not None]
         simple = len(self.param_groups) == 1 and not (group["weight_decay"] or group["maximize"] or closure)
-        if not (simple and members and all(p.is_cuda and p.dtype == torch.float32 for p in members)):
-            return super().step(closure)
-        if not self.flat:
-            self._flatten(members)
-        if len(members) != len(self.members) or any(a is not b for a, b in zip(members, self.members, strict=True)):
-            return super().step(closure)  # another regime's parameters: the same moments, one by one
-        rho, eps = group["rho"], group["eps"]
-        gradient, square, travelled = self.flat["gradient"], self.flat["square_avg"], self.flat["acc_delta"]
-        torch._foreach_copy_(self._views(gradient), [p.grad for p in members])
-        square.mul_(rho).addcmul_(gradient, gradient, value=1 - rho)
-        delta = (travelled + eps).div_(square + eps).sqrt_().mul_(gradient)
-        travelled.mul_(rho).addcmul_(delta, delta, value=1 - rho)
-        torch._foreach_add_(members, self._views(delta), alpha=-group["lr"])
-        return None
+        simple = simple and bool(members) and all(p.dtype == torch.float32 for p in members)
+        if simple and all(p.is_cuda for p in members):
+            if not self.flat:
+                self._flatten(members)
+            if len(members) == len(self.members) and all(a is b for a, b in zip(members, self.members, strict=True)):
+                gradient = self.flat["gradient"]
+                torch._foreach_copy_(self._views(gradient), [p.grad for p in members])
+                delta = _advance(gradient, self.flat["square_avg"], self.flat["acc_delta"], group)
+                torch._foreach_add_(members, self._views(delta), alpha=-group["lr"])
+                return None  # else another regime's parameters: the same moments, one by one
+        elif simple and all(p.device.type == "cpu" for p in members):
+            for p in members:
+                state = self._state_of(p)
+                delta = _advance(p.grad, state["square_avg"], state["acc_delta"], group)
+                p.add_(delta, alpha=-group["lr"])
+            return None
+        return super().step(closure)
+
+    def _state_of(self, p: Tensor) -> dict[str, Tensor]:
+        state = self.state[p]
+        if not state:
+            state["step"] = torch.zeros(())
+            for name in ("square_avg", "acc_delta"):
+                state[name] = torch.zeros_like(p, memory_format=torch.preserve_format)
+        return state
 
     def _flatten(self, members: list[Tensor]) -> None:
         """Move what moments there are into common tensors, of which the state then holds views."""
@@ -61,6 +72,15 @@ class Adadelta(torch.optim.Adadelta):
         """The members' parts, each in its member's shape and order."""
         parts = zip(flat.split([p.numel() for p in self.members]), self.members, strict=True)
         return [part.as_strided(p.shape, p.stride(), part.storage_offset()) for part, p in parts]
+
+
+def _advance(gradient: Tensor, square: Tensor, travelled: Tensor, group: dict[str, Any]) -> Tensor:
+    """Bring both moments up to date, and give the step: torch's, with one root for two."""
+    rho, eps = group["rho"], group["eps"]
+    square.mul_(rho).addcmul_(gradient, gradient, value=1 - rho)
+    delta = (travelled + eps).div_(square + eps).sqrt_().mul_(gradient)
+    travelled.mul_(rho).addcmul_(delta, delta, value=1 - rho)
+    return delta
 
 
 OPTIMIZERS: dict[str, tuple[Callable[..., Optimizer], float]] = {
