@@ -15,7 +15,6 @@ again.
 """
 
 import argparse
-import csv
 import json
 import statistics
 import time
@@ -25,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import sheet
 import torch
 
 import diffclust
@@ -146,10 +146,7 @@ def main() -> None:
     if unknown := set(options.study) - set(STUDIES):
         parser.error(f"unknown: {', '.join(sorted(unknown))}; known: {', '.join(STUDIES)}")
     warnings.simplefilter("ignore")  # collapses are in the CSV
-    rows: list[dict[str, str]] = []
-    if options.out.exists():
-        with options.out.open(newline="") as file:
-            rows = list(csv.DictReader(file))
+    rows = sheet.read(options.out)
     key = FIELDS[:6]
     done = {tuple(row[name] for name in key) for row in rows}
     for data in () if options.show else options.data:
@@ -162,13 +159,7 @@ def main() -> None:
                 if tuple(map(str, wanted)) in done:
                     continue
                 row = run(X, np.asarray(y), study, data, seed, change, starts, options)
-                options.out.parent.mkdir(parents=True, exist_ok=True)
-                new = not options.out.exists()
-                with options.out.open("a", newline="") as file:
-                    writer = csv.DictWriter(file, FIELDS)
-                    if new:
-                        writer.writeheader()
-                    writer.writerow(row)
+                sheet.append(options.out, FIELDS, [row])
                 rows.append({name: str(value) for name, value in row.items()})
                 print(*(row[name] for name in FIELDS[:7]), row["start_acc"], row["seconds"], flush=True)
     print(table(rows))

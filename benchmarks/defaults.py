@@ -7,7 +7,6 @@ row of its own; `chosen` marks the one the label-free rule kept. Labels are used
 """
 
 import argparse
-import csv
 import multiprocessing
 import os
 import platform
@@ -18,6 +17,7 @@ from pathlib import Path
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
+import sheet
 import sklearn
 import torch
 
@@ -91,10 +91,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--out", type=Path, default=RESULTS)
     chosen = parser.parse_args()
-    done = set()
-    if chosen.out.exists():
-        with chosen.out.open() as file:
-            done = {(row["data"], row["method"], int(row["seed"])) for row in csv.DictReader(file)}
+    done = {(row["data"], row["method"], int(row["seed"])) for row in sheet.read(chosen.out)}
     jobs = [
         (data, method, restarts, seed)
         for data, method, restarts, seeds in PLAN
@@ -102,15 +99,9 @@ def main() -> None:
         for seed in range(seeds)
         if (data, method, seed) not in done
     ]
-    chosen.out.parent.mkdir(parents=True, exist_ok=True)
     with multiprocessing.get_context("spawn").Pool(chosen.jobs, maxtasksperchild=1) as pool:
         for rows in pool.imap(run, jobs):
-            new = not chosen.out.exists()
-            with chosen.out.open("a", newline="") as file:
-                writer = csv.DictWriter(file, FIELDS)
-                if new:
-                    writer.writeheader()
-                writer.writerows(rows)
+            sheet.append(chosen.out, FIELDS, rows)
             kept = next(row for row in rows if row["chosen"])
             print(*(kept[key] for key in ("data", "method", "seed", "acc", "nmi", "ari", "seconds")), flush=True)
 

@@ -11,7 +11,6 @@ authors ship another). Methods run at their default λ; --search adds the paper'
 """
 
 import argparse
-import csv
 import statistics
 import time
 import warnings
@@ -21,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import sheet
 import torch
 
 import diffclust
@@ -231,10 +231,7 @@ def main() -> None:
         if unknown := set(given) - set(known):
             parser.error(f"unknown: {', '.join(sorted(unknown))}; known: {', '.join(known)}")
     warnings.simplefilter("ignore")  # what went wrong is in the CSV
-    rows: list[dict[str, str]] = []
-    if options.out.exists():
-        with options.out.open(newline="") as file:
-            rows = list(csv.DictReader(file))
+    rows = sheet.read(options.out)
     known: dict[str, Any] = {}
     for data, method, seed, weight, by in () if options.show else jobs(options, rows):
         wanted = (data, method, str(seed), by, *map(str, budget(method, options)))
@@ -248,13 +245,7 @@ def main() -> None:
             X, y = load(DATA[data][0])
             known[data] = X.toarray() if hasattr(X, "toarray") else X, y  # small enough to sit on the device whole
         row = run(*known[data], data, method, seed, weight, by, options)
-        options.out.parent.mkdir(parents=True, exist_ok=True)
-        new = not options.out.exists()
-        with options.out.open("a", newline="") as file:
-            writer = csv.DictWriter(file, FIELDS)
-            if new:
-                writer.writeheader()
-            writer.writerow(row)
+        sheet.append(options.out, FIELDS, [row])
         rows.append({key: str(value) for key, value in row.items()})
         print(*(row[key] for key in FIELDS[:9]), row["seconds"], flush=True)
     print(table([row for row in rows if row["data"] in options.data and row["method"] in options.methods]))

@@ -9,7 +9,6 @@ model), "random" (mean of five orders). A run that is in the CSV is not repeated
 """
 
 import argparse
-import csv
 import os
 import platform
 import time
@@ -20,6 +19,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 import scipy.sparse as sp
+import sheet
 import torch
 
 import diffclust
@@ -119,23 +119,14 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=RESULTS)
     chosen = parser.parse_args()
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
-    done = set()
-    if chosen.out.exists():
-        with chosen.out.open() as file:
-            done = {(row["data"], row["settings"], int(row["seed"])) for row in csv.DictReader(file)}
-    chosen.out.parent.mkdir(parents=True, exist_ok=True)
+    done = {(row["data"], row["settings"], int(row["seed"])) for row in sheet.read(chosen.out)}
     for name, k, settings in PLAN:
         for seed in range(chosen.seeds):
             words = ", ".join(f"{key}={value}" for key, value in settings.items())
             if name not in chosen.data.split(",") or (name, words, seed) in done:
                 continue
             lines = run(name, k, settings, seed, chosen.device)
-            new = not chosen.out.exists()
-            with chosen.out.open("a", newline="") as file:
-                writer = csv.DictWriter(file, FIELDS)
-                if new:
-                    writer.writeheader()
-                writer.writerows(lines)
+            sheet.append(chosen.out, FIELDS, lines)
             for line in lines:
                 print(*(line[f] for f in ("data", "settings", "seed", "order", *FIELDS[6:13])), flush=True)
 

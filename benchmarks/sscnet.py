@@ -10,13 +10,13 @@ A run that is in the CSV is not repeated. Labels are used for the scores alone.
 """
 
 import argparse
-import csv
 import time
 import warnings
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import sheet
 import torch
 
 from diffclust import SSC, TELL, SSCNet
@@ -57,11 +57,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=RESULTS)
     chosen = parser.parse_args()
     warnings.simplefilter("ignore")
-    done = set()
-    if chosen.out.exists():
-        with chosen.out.open() as file:
-            done = {(row["data"], row["method"], int(row["seed"])) for row in csv.DictReader(file)}
-    chosen.out.parent.mkdir(parents=True, exist_ok=True)
+    done = {(row["data"], row["method"], int(row["seed"])) for row in sheet.read(chosen.out)}
     for data in chosen.data.split(","):
         X, y = load(data)
         for method in chosen.methods.split(","):
@@ -76,12 +72,7 @@ def main() -> None:
                     "seconds": f"{time.perf_counter() - began:.0f}", "device": chosen.device,
                     "torch": torch.__version__,
                 }  # fmt: skip
-                new = not chosen.out.exists()
-                with chosen.out.open("a", newline="") as file:
-                    writer = csv.DictWriter(file, FIELDS)
-                    if new:
-                        writer.writeheader()
-                    writer.writerow(row)
+                sheet.append(chosen.out, FIELDS, [row])
                 print(*(row[name] for name in FIELDS[:8]), "paper:", PAPER.get(data, ""), flush=True)
 
 

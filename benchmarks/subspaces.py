@@ -9,12 +9,12 @@ run that is in the CSV is not repeated. Labels are used for the scores alone.
 """
 
 import argparse
-import csv
 import time
 import warnings
 from pathlib import Path
 
 import numpy as np
+import sheet
 import torch
 
 from diffclust import SSC, SSCNet
@@ -79,11 +79,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=RESULTS)
     chosen = parser.parse_args()
     warnings.simplefilter("ignore")
-    done = set()
-    if chosen.out.exists():
-        with chosen.out.open() as file:
-            done = {(row["what"], row["method"], int(row["seed"])) for row in csv.DictReader(file)}
-    chosen.out.parent.mkdir(parents=True, exist_ok=True)
+    done = {(row["what"], row["method"], int(row["seed"])) for row in sheet.read(chosen.out)}
     for what, sizes, outliers, methods in cases(chosen.curves):
         for method in methods:
             for seed in range(chosen.seeds):
@@ -101,12 +97,7 @@ def main() -> None:
                     "held_out_acc": "" if held_out is None else f"{100 * accuracy(new_y, held_out):.2f}",
                     "seconds": f"{seconds:.1f}", "device": chosen.device, "torch": torch.__version__,
                 }  # fmt: skip
-                new_file = not chosen.out.exists()
-                with chosen.out.open("a", newline="") as file:
-                    writer = csv.DictWriter(file, FIELDS)
-                    if new_file:
-                        writer.writeheader()
-                    writer.writerow(row)
+                sheet.append(chosen.out, FIELDS, [row])
                 print(*(row[name] for name in FIELDS[:7]), flush=True)
 
 
