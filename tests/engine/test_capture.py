@@ -55,7 +55,8 @@ def losses(method, images, counted, *, captured, **settings):
     assert bool(counted) is captured
     counted.clear()
     assert not all(p.equal(old) for p, old in zip(model.parameters(), before, strict=True))  # something was learnt
-    return np.array([[value for name, value in record.items() if name not in ("phase", "epoch")] for record in history])
+    unequal = ("phase", "epoch", "disagreement")  # the last is a count of samples, some of them on the edge
+    return np.array([[value for name, value in record.items() if name not in unequal] for record in history])
 
 
 def agree(method, images, counted, network, optimizer):

@@ -197,7 +197,7 @@ torch.set_num_threads(1)
 warnings.simplefilter("ignore")
 import diffclust
 X = np.load(sys.argv[1])
-settings = dict(pretrain_epochs=12, epochs=12, n_init=2, random_state=0, checkpoint_every=1)
+settings = dict(pretrain_epochs=12, epochs=12, n_init=2, random_state=0, checkpoint_every=1, device="cpu")
 model = diffclust.TELL(4, checkpoint=sys.argv[2], **settings).fit(X)
 np.save(sys.argv[3], model.labels_)
 """

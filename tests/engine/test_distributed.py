@@ -24,7 +24,7 @@ import shared_fits
 
 CPU = torch.device("cpu")
 SCRIPT = Path(shared_fits.__file__)
-ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
 
 
 def free_port():
