@@ -580,6 +580,25 @@ def test_reproduce_quick_keeps_away_from_the_results(works, tmp_path, small_tabl
     assert (tmp_path / "runs/reproduce-quick/some-figure.csv").exists()
 
 
+def test_reproduce_searches_for_lambda_when_asked(works, refused, monkeypatch):
+    from diffclust.reproduce import tables
+    from diffclust.reproduce.spec import Row, Spec, Table
+
+    changes = {"n_clusters": 10, "network": "identity", "epochs": 1, "weight": 1.0}
+    small = Spec("digits", "dkm", changes=changes, rows=150, validation=0.1)
+    rows = (Row("DKM", small, weights=(0.1, 1.0)), Row("k-means", Spec("digits", "kmeans", changes={"n_clusters": 10})))
+    table = Table("some/table", "Digits", rows, seeds=2, random_states=(5, 3))
+    monkeypatch.setattr(tables, "TABLES", {table.name: table})
+    words = ("reproduce", "some/table", "--only", "DKM", "--device", "cpu")
+    plain = works(*words)
+    assert "by validation labels" not in plain
+    assert "DKM, seed 3" in plain
+    assert "by validation labels" in works(*words, "--search")
+    assert "by validation labels" in works(*words, "--show")
+    assert "2 of 4" in works("reproduce", "--list")
+    refused("reproduce", "some/table", "--only", "k-means", "--search", says="has a λ that labels may choose")
+
+
 def test_reproduce_asked_wrongly(refused, small_table, tmp_path):
     refused("reproduce", "some/figrue", says="did you mean 'some/figure'?")
     refused("reproduce", "some/figure", "--only", "dec", says="There are: digits: TELL; digits: k-means")

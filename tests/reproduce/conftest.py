@@ -1,6 +1,7 @@
 import pytest
 
 from diffclust.reproduce.record import Outcome, Records
+from diffclust.reproduce.run import Runner
 from diffclust.reproduce.spec import Row, Spec, Table
 
 PLAIN = {"network": "identity", "epochs": 6, "n_clusters": 10}
@@ -25,3 +26,11 @@ def outcome(of: Spec, seed: int, acc: float, **figures: float) -> Outcome:
 @pytest.fixture
 def records(tmp_path):
     return Records(tmp_path / "results")
+
+
+@pytest.fixture
+def runner(records, tmp_path):
+    def build(**options):
+        return Runner(records, tmp_path / "checkpoint", "cpu", **{"say": lambda line: None, **options})
+
+    return build

@@ -5,7 +5,7 @@ import shutil
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from sklearn.cluster import MiniBatchKMeans
+from sklearn.cluster import KMeans, MiniBatchKMeans
 
 from diffclust import TELL, datasets, metrics
 from diffclust.reproduce import run
@@ -28,14 +28,6 @@ class FakeTime:
     def monotonic(self):
         self.now += 1
         return self.now
-
-
-@pytest.fixture
-def runner(records, tmp_path):
-    def build(**options):
-        return Runner(records, tmp_path / "checkpoint", "cpu", **{"say": lambda line: None, **options})
-
-    return build
 
 
 @pytest.fixture
@@ -218,19 +210,26 @@ def test_superclasses_of_cifar100(runner, records, cifar100, name):
         assert recorded.figures["effective_clusters"] <= 5
 
 
-def test_sparse_rows_and_the_share_of_right_pairs(runner, records, monkeypatch):
+@pytest.mark.parametrize("small", [True, False])
+def test_sparse_rows_and_the_share_of_right_pairs(runner, records, monkeypatch, small):
     X, y = datasets.load("digits")
     rows = sp.csr_matrix(X.reshape(len(X), -1))
     run._load.cache_clear()
     monkeypatch.setattr(run.datasets, "load", lambda name: (rows, y))
+    monkeypatch.setattr(run, "FEW_VALUES", 120 * 64 if small else 120 * 64 - 1)
     changes = {"n_clusters": 10, "network": "dense", "pretrain_epochs": 1, "epochs": 1}
     sparse = Spec("words", "cross-metric", changes=changes, rows=120)
+    means = Spec("words", "kmeans", changes={"n_clusters": 10}, rows=120)
     try:
-        assert runner().run(table(Row("sparse", sparse)), 1)
+        assert runner().run(table(Row("sparse", sparse), Row("k-means", means)), 1)
+        assert sp.issparse(run.load(sparse)[0]) is not small
     finally:
         run._load.cache_clear()
     (found,) = records.of(sparse)
     assert 0 < found.figures["pair_precision"] <= 100
+    kept = np.sort(np.random.default_rng(0).permutation(len(X))[:120])
+    labels = KMeans(10, n_init=10, random_state=0).fit_predict(X[kept].reshape(120, -1).astype(float))
+    assert records.of(means)[0].figures["acc"] == pytest.approx(100 * metrics.accuracy(y[kept], labels))
 
 
 @pytest.mark.parametrize("method", ["tell", "kmeans"])

@@ -1,6 +1,9 @@
 """The tables as data: every row can be run, and stands beside the figure it claims."""
 
+from functools import partial
+
 import pytest
+import torch
 
 from diffclust.reproduce.published import published
 from diffclust.reproduce.spec import QUICK_EPOCHS, QUICK_ROWS, Spec
@@ -35,8 +38,8 @@ def test_settings_are_ones_the_estimator_takes(spec):
         if spec.is_ours:
             spec.estimator()(**spec.settings)._check_settings()
         else:
-            assert spec.settings["n_clusters"] in (4, 5, 8, 10)
-        spec = spec.features
+            assert spec.settings["n_clusters"] in (4, 5, 8, 10, 20)
+        spec = spec.features or spec.begins
 
 
 def test_the_papers_rows_have_the_papers_settings():
@@ -86,14 +89,27 @@ def test_a_run_is_known_by_all_that_makes_it_what_it_is():
         Spec("mnist", "tell", "mnist", rows=100),
         Spec("mnist", "tell", "mnist", features=Spec("mnist", "tell", "mnist", {"epochs": 0})),
         Spec("mnist", "tell", "mnist", features=Spec("mnist", "tell", "mnist", {"epochs": 1})),
+        Spec("mnist", "tell", "mnist", begins=Spec("mnist", "tell", "mnist", {"epochs": 0})),
+        Spec("mnist", "tell", "mnist", begins=Spec("mnist", "tell", "mnist", {"epochs": 1})),
+        Spec("mnist", "tell", "mnist", validation=0.1),
+        Spec("mnist", "tell", "mnist").with_weight(0.5),
     ]
-    assert len({spec.key for spec in (plain, *others)}) == 7
+    assert len({spec.key for spec in (plain, *others)}) == 11
+    assert Spec("mnist", "tell", "mnist", shared=True).key == plain.key  # where it is kept makes no other run of it
+
+
+def test_settings_that_are_code_have_a_text_that_stays():
+    optimizer = partial(torch.optim.Adam, lr=0.002, eps=1e-4)
+    text = Spec("mnist", "vade", changes={"optimizer": optimizer}).text
+    assert text == '{"optimizer": "Adam(eps=0.0001, lr=0.002)"}'
+    with pytest.raises(TypeError, match="cannot be a setting of a row"):
+        Spec("mnist", "vade", changes={"optimizer": lambda parameters: None}).text  # noqa: B018
 
 
 def test_quick_is_small():
     for table in TABLES.values():
         for row in table.quick().rows:
-            for spec in (row.spec, row.spec.features) if row.spec else ():
+            for spec in (row.spec, row.spec.features, row.spec.begins) if row.spec else ():
                 if spec is not None and spec.is_ours:
                     assert spec.rows == QUICK_ROWS
                     assert max(spec.settings["epochs"], spec.settings["pretrain_epochs"]) <= QUICK_EPOCHS

@@ -19,12 +19,15 @@ def reproduce(
     show_all: Annotated[bool, typer.Option("--list", help="Which tables there are, with their runs.")] = False,
     show: Annotated[bool, typer.Option("--show", help="Print what is there; run nothing.")] = False,
     quick: Annotated[bool, typer.Option("--quick", help="A small version, in a minute.")] = False,
-    seeds: Annotated[int | None, typer.Option(help="Runs of each row; the default is the table's, 5.", min=1)] = None,
+    seeds: Annotated[int | None, typer.Option(help="Runs of each row; else the table's, 5 or 10.", min=1)] = None,
     only: Annotated[
         list[str] | None,
         typer.Option(metavar="TEXT", help='Rows with this in them ("mnist: TELL"); may be repeated.'),
     ] = None,
     together: Annotated[bool, typer.Option("--together", help="The runs of a row as restarts of one fit.")] = False,
+    search: Annotated[
+        bool, typer.Option("--search", help="Let validation labels choose λ, too, where the paper does.")
+    ] = False,
     minutes: Annotated[float | None, typer.Option(help="Stop after so long; call again to go on.", min=0.0)] = None,
     device: Device = "auto",
     results: Annotated[Path | None, typer.Option(help="Folder of the CSV files; else benchmarks/results.")] = None,
@@ -41,6 +44,8 @@ def reproduce(
     wanted = find(table)
     wanted = wanted.only(only) if only else wanted
     wanted = wanted.quick() if quick else wanted
+    if search and not any(row.weights for row in wanted.rows):
+        raise ValueError(f"--search: no row of {wanted.name} that is asked for has a λ that labels may choose.")
     count = seeds or (2 if quick else wanted.seeds)
     records = Records(folder)
     whole = True
@@ -56,7 +61,7 @@ def reproduce(
             verbose=sys.stderr.isatty(),
             say=lambda line: print(line, flush=True),
         )
-        whole = runner.run(wanted, count)
+        whole = runner.run(wanted, count, search)
     _print_reproduced(wanted, records, count, folder)
     if quick:
         print("A small version: its figures say only that everything runs.")
@@ -67,9 +72,9 @@ def reproduce(
 def _list_tables(tables: "list[Table]", records: "Records") -> None:
     rows = []
     for table in tables:
-        specs = {row.spec.key: row.spec for row in table.rows if row.spec}
-        done = sum(min(len(records.of(spec)), table.seeds) for spec in specs.values())
-        rows.append([table.name, table.title, f"{done} of {table.seeds * len(specs)}"])
+        wanted = {row.spec.key: (row.spec, row.wanted(table.seeds)) for row in table.rows if row.spec}
+        done = sum(min(len(records.of(spec)), runs) for spec, runs in wanted.values())
+        rows.append([table.name, table.title, f"{done} of {sum(runs for _, runs in wanted.values())}"])
     print_table(["table", "", "runs"], rows)
 
 

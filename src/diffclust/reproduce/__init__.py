@@ -1,5 +1,5 @@
 """The papers' tables, run again: `diffclust reproduce tell/table1`.
 
-A table is data (`spec.py`; `tell.py`, `kmeansnet.py`, `beyond.py`), runs are lines of CSV files (`record.py`), and what
-is printed is made from those files and from the published figures (`report.py`).
+A table is data (`spec.py`; a file for each paper), runs are lines of CSV files (`record.py`), and what is printed is
+made from those files and from the published figures (`report.py`).
 """

@@ -11,12 +11,14 @@ from importlib.resources import files
 
 @dataclass
 class Line:
-    """One line of a published table. Figures stay text: some are ranges."""
+    """One line of a published table. Figures stay text: some are ranges. `spreads` has standard deviations, where they
+    are printed."""
 
     dataset: str
     method: str
     variant: str
     figures: dict[str, str] = field(default_factory=dict)
+    spreads: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -27,6 +29,11 @@ class Line:
     def label(self) -> str:
         return ", ".join(filter(None, [self.method, self.variant]))
 
+    def cell(self, metric: str) -> str:
+        """The figure with its spread, or the range that is given in its place."""
+        figure = self.figures.get(metric, self.figures.get(f"{metric}_range", ""))
+        return f"{figure} ± {self.spreads[metric]}" if metric in self.spreads else figure
+
 
 @cache
 def _all() -> dict[tuple[str, str], list[Line]]:
@@ -36,6 +43,8 @@ def _all() -> dict[tuple[str, str], list[Line]]:
         name = row["dataset"], row["method"], row["variant"]
         line = tables.setdefault((row["paper"], row["table"]), {}).setdefault(name, Line(*name))
         line.figures[row["metric"]] = row["value"]
+        if row["std"]:
+            line.spreads[row["metric"]] = row["std"]
         if row["note"] and row["note"] not in line.notes:
             line.notes.append(row["note"])
     return {table: list(lines.values()) for table, lines in tables.items()}

@@ -13,11 +13,17 @@ from typing import Any
 
 from .spec import Spec, key
 
-SCORES = ("acc", "nmi", "nmi_geometric", "ari", "ami", "homogeneity", "completeness", "v_measure", "pair_precision")
+SCORES = (
+    *("acc", "nmi", "nmi_geometric", "ari", "ami", "homogeneity", "completeness", "v_measure", "pair_precision"),
+    "acc_validation",  # of the samples that are kept out of the other scores, where some are
+)
 LABEL_FREE = ("clustering_loss", "scatter", "reconstruction", "effective_clusters")
 PLACE = ("epochs", "seconds", "device", "threads", "precision", "diffclust", "torch", "scikit-learn")
 FIELDS = ("data", "method", "settings", "seed", "restart", *SCORES, *LABEL_FREE, *PLACE)
-EARLIER = tuple(name for name in FIELDS if name != "pair_precision")  # files that were begun without it
+EARLIER = tuple(  # files that were begun without these columns
+    tuple(name for name in FIELDS if name not in late)
+    for late in (("acc_validation",), ("acc_validation", "pair_precision"))
+)
 CURVE = ("run", "epoch", "acc", "nmi", "ari", "reconstruction", "clustering")
 
 
@@ -69,7 +75,8 @@ class Records:
                 self._read(path)
 
     def _read(self, path: Path) -> None:
-        lines = _lines(path, FIELDS) or _lines(path, EARLIER)
+        fields = _fields(path)
+        lines = _lines(path, fields) if fields else None
         if lines is None:
             return  # of another benchmark
         curves: dict[str, dict[int, dict[str, float]]] = {}
@@ -99,6 +106,11 @@ class Records:
         self.outcomes += outcomes
 
 
+def _fields(path: Path) -> Sequence[str] | None:
+    """The columns of a file of runs; None for another file."""
+    return next((fields for fields in (FIELDS, *EARLIER) if _lines(path, fields) is not None), None)
+
+
 def _lines(path: Path, fields: Sequence[str]) -> list[dict[str, str]] | None:
     """None where the file has other columns."""
     with path.open(newline="", encoding="utf-8") as file:
@@ -109,8 +121,8 @@ def _lines(path: Path, fields: Sequence[str]) -> list[dict[str, str]] | None:
 def _append(path: Path, fields: Sequence[str], lines: Iterable[dict[str, Any]]) -> None:
     """In one piece, so that a kill leaves no half line."""
     text = io.StringIO()
-    if fields == FIELDS and path.exists() and _lines(path, EARLIER) is not None:
-        fields = EARLIER
+    if fields == FIELDS and path.exists():
+        fields = _fields(path) or FIELDS
     writer = csv.DictWriter(text, fields, restval="", extrasaction="ignore", lineterminator="\n")
     if not path.exists():
         writer.writeheader()

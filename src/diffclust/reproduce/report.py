@@ -8,6 +8,7 @@ from scipy.stats import spearmanr, ttest_ind_from_stats
 
 from .published import Line, published
 from .record import Outcome, Records
+from .search import with_choices
 from .spec import Row, Table
 
 LEVEL = 0.05
@@ -32,6 +33,7 @@ class Printed:
 
 
 def printed(table: Table, records: Records, seeds: int | None = None) -> Printed:
+    table = with_choices(table, records)
     layout = {"scores": _scores, "runs": _runs, "sets": _sets}[table.layout]
     shown = layout(table, records, seeds or table.seeds)
     if table.notes:
@@ -70,8 +72,7 @@ def _scores(table: Table, records: Records, seeds: int) -> Printed:
         where = line.dataset.removesuffix("-full") if line else ""
         if line:
             word = "paper" if rows else NOT_AGAIN
-            figures = [line.figures.get(name, line.figures.get(f"{name}_range", "")) for name in table.metrics]
-            lines.append([where, line.label, word, *figures, ""])
+            lines.append([where, line.label, word, *map(line.cell, table.metrics), ""])
         for row in rows:
             lines += _row(row, records, best, table, seeds, where or (row.spec.data if row.spec else ""))
     if len({line[0] for line in lines}) == 1:  # one data set, which the title names
@@ -90,7 +91,8 @@ def _row(
         values = [outcome.figures[column] for outcome in outcomes]
         mark = f" {MARK}" if as_good(values, best[row.spec.where][column]) else ""
         cells.append(spread(values) + mark)
-    many = f"mean of {len(outcomes)}" + (f" (of {seeds})" if len(outcomes) < seeds else "")
+    wanted = row.wanted(seeds)
+    many = f"mean of {len(outcomes)}" + (f" (of {wanted})" if len(outcomes) < wanted else "")
     every = " ".join(f"{outcome.figures['acc']:.1f}" for outcome in outcomes)
     lines = [[where, row.label, many if len(outcomes) > 1 else "one run", *cells, every]]
     choice = kept(row, outcomes)

@@ -5,10 +5,12 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import count
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
+import scipy.sparse as sp
 import sklearn
 import torch
 
@@ -18,13 +20,17 @@ from ..callbacks import Evaluate
 from ..engine.checkpoint import CheckpointFolder
 from ..engine.loop import Progress
 from ..engine.runtime import choose_device, choose_precision
-from ..metrics import effective_clusters, scores
+from ..metrics import accuracy, effective_clusters, scores
+from ..persistence import SUMS
+from ..persistence import load as load_estimator
 from .record import LABEL_FREE, SCORES, Outcome, Records
-from .spec import Spec, Table
+from .search import SEARCH_SEEDS, candidates, chosen, named
+from .spec import Row, Spec, Table
 
 EVERY = 50  # epochs between two points of a curve, as in the authors' code; short runs have twenty
 BATCH = 256  # rows of a stream that arrive together, as many as the papers have in a batch
 MANY_ROWS = 10_000  # from there on an epoch on a CPU is worth a checkpoint
+FEW_VALUES = 10**8  # up to there sparse rows are made dense, to lie on the device whole: all text sets of the papers
 
 
 class OutOfTime(Exception):
@@ -49,8 +55,9 @@ class Clock:
 
 @dataclass
 class Runner:
-    """checkpoint: folder for what is begun and not finished, and for embeddings that several rows share.
-    together: the seeds of a row as restarts of one fit, which a GPU runs side by side.
+    """checkpoint: folder for what is begun and not finished, and for embeddings and starts that several rows share.
+    together: the seeds of a row as restarts of one fit, which a GPU runs side by side; not where the seeds are the
+        authors', or the start another's.
     say: called with a line for each finished run.
     """
 
@@ -66,19 +73,35 @@ class Runner:
     def __post_init__(self) -> None:
         self.deadline = time.monotonic() + 60 * self.minutes
 
-    def run(self, table: Table, seeds: int) -> bool:
-        """Bring every row to `seeds` runs. False: the time was over before."""
+    def run(self, table: Table, seeds: int, search: bool = False) -> bool:
+        """Bring every row to `seeds` runs; with `search`, also those whose λ validation labels choose. False: the time
+        was over before."""
         try:
             for row in table.rows:
-                if row.spec is not None and row.spec.data not in self.missing:
-                    self._complete(row.spec, seeds, table.file, row.label)
+                if row.spec is None:
+                    continue
+                self._complete(row.spec, row.wanted(seeds), table, row.label)
+                if search and row.weights:
+                    self._search(row, row.wanted(seeds), table)
         except OutOfTime:
             return False
         return True
 
-    def _complete(self, spec: Spec, seeds: int, file: str, label: str) -> None:
-        while (lacking := seeds - len(done := self.records.of(spec))) > 0:
-            seed = next(s for s in range(len(done) + 1) if s not in {o.seed for o in done})
+    def _search(self, row: Row, seeds: int, table: Table) -> None:
+        for spec in candidates(row):
+            self._complete(spec, SEARCH_SEEDS, table, named(row.label, spec))
+        choice = chosen(row, self.records, table.numbers(SEARCH_SEEDS))
+        if choice is not None:
+            self._complete(choice, seeds, table, f"{named(row.label, choice)} by validation labels")
+
+    def _complete(self, spec: Spec, seeds: int, table: Table, label: str) -> None:
+        authors = table.numbers(seeds) if table.random_states else []
+        while spec.data not in self.missing:
+            done = [run for run in self.records.of(spec) if not authors or run.seed in authors]
+            lacking = seeds - len(done)
+            if lacking <= 0:
+                return
+            seed = next(s for s in authors or count() if s not in {run.seed for run in done})
             if time.monotonic() >= self.deadline:
                 raise OutOfTime
             try:
@@ -88,9 +111,9 @@ class Runner:
                     self.say(f"Not run here: {error}")
                 self.missing[spec.data] = str(error)
                 return
-            together = self.together and spec.is_ours and spec.features is None and not spec.arriving
+            together = self.together and not authors and not spec.one_by_one
             outcomes = self._outcomes(spec, X, y, seed, lacking if together else 1)
-            self.records.add(file, outcomes)
+            self.records.add(table.file, outcomes)
             for outcome in outcomes:
                 figures = " / ".join(f"{outcome.figures[name]:.2f}" for name in ("acc", "nmi", "ari"))
                 which = f"seed {outcome.seed}" + (f".{outcome.restart}" if len(outcomes) > 1 else "")
@@ -106,7 +129,7 @@ class Runner:
             labels = classical(spec, X, seed)
             seconds = time.monotonic() - began
             return [outcome(spec, seed, 0, y, {"labels": labels}, seconds, f"cpu, {platform.machine()}", "float64")]
-        estimator = self._fit(spec, X, y, seed, restarts)
+        estimator = self._start(spec, X, y, seed) if spec.shared else self._fit(spec, X, y, seed, restarts)
         seconds = sum(record["seconds"] for run in estimator.runs_ for record in run["history"]) / restarts
         place = self._place(estimator)
         return [outcome(spec, seed, restart, y, run, seconds, *place) for restart, run in enumerate(estimator.runs_)]
@@ -141,17 +164,22 @@ class Runner:
         return outcome(spec, seed, 0, y[stream], run, time.monotonic() - began, *place)
 
     def _fit(self, spec: Spec, X: Any, y: Any, seed: int, restarts: int) -> Any:
+        settings = dict(spec.settings)
+        if spec.begins is not None:
+            start = self._start(spec.begins, X, y, seed)
+            settings |= {"network": start.model_.autoencoder, "init": start.cluster_centers_}
         folder = self.checkpoint / f"{spec.key}-{seed}x{restarts}"
         epochs = spec.settings.get("epochs", "auto")
         every = EVERY if epochs == "auto" else max(1, min(EVERY, epochs // 20))
+        curves = [] if spec.validation else [Evaluate(y, every)]  # they would be of all samples
         slow = X.shape[0] >= MANY_ROWS and choose_device(self.device).type == "cpu"
         estimator = spec.estimator()(
-            **spec.settings,
+            **settings,
             n_init=restarts,
             random_state=seed,
             device=self.device,
             verbose=self.verbose,
-            callbacks=[Evaluate(y, every), Clock(self.deadline)],
+            callbacks=[*curves, Clock(self.deadline)],
             checkpoint=folder,
             checkpoint_every=1 if slow else 20,
         )
@@ -165,6 +193,13 @@ class Runner:
             raise KeyboardInterrupt
         folder.rmdir()
         return estimator
+
+    def _start(self, spec: Spec, X: Any, y: Any, seed: int) -> Any:
+        """What others begin with, trained once for each seed: from its folder, so that all have the very same."""
+        folder = self.checkpoint / f"{spec.key}-{seed}"
+        if not (folder / SUMS).exists():
+            self._fit(spec, X, y, seed, 1).save(folder)
+        return load_estimator(folder, device=self.device)
 
     def _embedding(self, spec: Spec, X: Any, y: Any, seed: int) -> Any:
         """From the file of an earlier row, or learnt now."""
@@ -185,6 +220,8 @@ def _load(data: str, unit_length: bool, rows: int) -> tuple[Any, Any]:
     if rows and rows < n:
         kept = np.sort(np.random.default_rng(0).permutation(n)[:rows])
         X, y = X[kept], y[kept]
+    if sp.issparse(X) and X.shape[0] * X.shape[1] <= FEW_VALUES:
+        X = X.toarray()
     if unit_length:
         flat = np.asarray(X, np.float32).reshape(len(X), -1)
         length = np.linalg.norm(flat, axis=1, keepdims=True)
@@ -202,7 +239,7 @@ def classical(spec: Spec, X: Any, seed: int) -> Any:
     """Labels by a classical method; k-means with settings of its own is scikit-learn's."""
     settings = dict(spec.settings)
     k = settings.pop("n_clusters")
-    X = np.asarray(X, np.float64).reshape(len(X), -1)
+    X = X.astype(np.float64) if sp.issparse(X) else np.asarray(X, np.float64).reshape(len(X), -1)
     if settings:
         from sklearn.cluster import KMeans
 
@@ -210,13 +247,24 @@ def classical(spec: Spec, X: Any, seed: int) -> Any:
     return BASELINES[spec.method](X, k, seed)
 
 
+def split(n: int, share: float) -> tuple[Any, Any]:
+    """Samples for validation, and those that are scored: the same for every run."""
+    order = np.random.default_rng(0).permutation(n)
+    size = int(share * n)
+    return np.sort(order[:size]), np.sort(order[size:])
+
+
 def outcome(
     spec: Spec, seed: int, restart: int, y: Any, run: dict[str, Any], seconds: float, device: str, precision: str
 ) -> Outcome:
     """One run, scored; `run` as in an estimator's `runs_`, or labels alone."""
-    figures = {name: 100 * value for name, value in scores(y, run["labels"]).items() if name in SCORES}
+    labels = run["labels"]
+    validation, scored = split(len(y), spec.validation)
+    figures = {name: 100 * value for name, value in scores(y[scored], labels[scored]).items() if name in SCORES}
+    if spec.validation:
+        figures["acc_validation"] = 100 * accuracy(y[validation], labels[validation])
     figures |= {name: run[name] for name in LABEL_FREE if name in run}
-    figures["effective_clusters"] = effective_clusters(run["labels"])
+    figures["effective_clusters"] = effective_clusters(labels)
     history = [record for record in run.get("history", []) if record["phase"] == "clustering"]
     curve = [
         {

@@ -3,8 +3,9 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from hashlib import sha256
+from itertools import chain, count, islice
 from typing import Any, Literal
 
 from ..methods import METHODS
@@ -16,6 +17,14 @@ QUICK_ROWS, QUICK_EPOCHS = 400, 2
 def key(data: str, method: str, text: str) -> str:
     """A short name for files of what is run."""
     return f"{data}-{method}-{sha256(json.dumps([data, method, text]).encode()).hexdigest()[:10]}"
+
+
+def written(value: Any) -> str:
+    """A setting that is code, such as an optimiser with its rate, as one would write it."""
+    if isinstance(value, partial):
+        options = ", ".join(f"{name}={option}" for name, option in sorted(value.keywords.items()))
+        return f"{value.func.__name__}({options})"
+    raise TypeError(f"{value!r} cannot be a setting of a row: it has no text that stays the same")
 
 
 @dataclass(frozen=True)
@@ -32,6 +41,10 @@ class Spec:
     rows: so many samples, drawn by a fixed seed; 0 for all.
     start, arriving: a stream of the first `arriving` samples, in the seed's order. The method begins with a fit of
         `start` of the other ones, and is scored by the labels that samples are given on arrival. 0: all at once.
+    begins: begin with the trained network and the centres of this one, of the same seed.
+    shared: others begin with it, so it stays in the checkpoint folder once it is trained.
+    validation: this share of the samples, the same for all runs, is trained on but not scored: its accuracy stands
+        apart, for a search by labels. 0: all are scored.
     """
 
     data: str
@@ -43,6 +56,9 @@ class Spec:
     rows: int = 0
     start: int = 0
     arriving: int = 0
+    begins: "Spec | None" = None
+    shared: bool = False
+    validation: float = 0.0
 
     @property
     def where(self) -> str:
@@ -52,6 +68,12 @@ class Spec:
     @property
     def is_ours(self) -> bool:
         return any(method.name == self.method for method in METHODS)
+
+    @property
+    def one_by_one(self) -> bool:
+        """Its runs cannot be restarts of one fit: each has something of its own seed to begin with, or is kept."""
+        others = self.features is not None or self.begins is not None or self.shared
+        return others or self.arriving > 0 or not self.is_ours
 
     def estimator(self) -> Any:
         """The class, for one of our methods."""
@@ -74,16 +96,25 @@ class Spec:
             kept["rows"] = self.rows
         if self.arriving:
             kept["stream"] = [self.start, self.arriving]
+        if self.begins is not None:
+            start = replace(self.begins, validation=0.0)  # it is the same, whatever is scored of it
+            kept["begins"] = {"method": start.method, **start.describe()}
+        if self.validation:
+            kept["validation"] = self.validation
         return kept
 
     @cached_property
     def text(self) -> str:
         """`describe` as one line of JSON: what the results file keeps, and what runs are found by."""
-        return json.dumps(self.describe(), sort_keys=True)
+        return json.dumps(self.describe(), sort_keys=True, default=written)
 
     @cached_property
     def key(self) -> str:
         return key(self.data, self.method, self.text)
+
+    def with_weight(self, weight: float) -> "Spec":
+        """With another weight of the clustering loss: λ, in most papers."""
+        return replace(self, changes={**self.changes, "weight": weight})
 
     def quick(self) -> "Spec":
         """A small version: few samples, hardly any training."""
@@ -93,9 +124,16 @@ class Spec:
             for name in ("epochs", "pretrain_epochs"):
                 wish = known.get(name, QUICK_EPOCHS)
                 changes[name] = QUICK_EPOCHS if isinstance(wish, str) else min(wish, QUICK_EPOCHS)
-        features = self.features.quick() if self.features is not None else None
         start, arriving = (QUICK_ROWS // 4, QUICK_ROWS // 2) if self.arriving else (0, 0)
-        return replace(self, changes=changes, features=features, rows=QUICK_ROWS, start=start, arriving=arriving)
+        return replace(
+            self,
+            changes=changes,
+            features=self.features.quick() if self.features is not None else None,
+            begins=self.begins.quick() if self.begins is not None else None,
+            rows=QUICK_ROWS,
+            start=start,
+            arriving=arriving,
+        )
 
 
 @dataclass(frozen=True)
@@ -108,6 +146,8 @@ class Row:
     reason: shown where there are no runs.
     group: rows of one group differ in the start alone; the spread of their means is given.
     x: place on the axis of a sweep.
+    seeds: at most so many runs; 0 for as many as the other rows have.
+    weights: the values of `weight` (λ) that a search by validation labels chooses from: see `search.py`.
     """
 
     label: str
@@ -117,6 +157,12 @@ class Row:
     reason: str = "not run yet"
     group: str = ""
     x: float = 0.0
+    seeds: int = 0
+    weights: tuple[float, ...] = ()
+
+    def wanted(self, seeds: int) -> int:
+        """How many runs, where the table has so many."""
+        return min(seeds, self.seeds or seeds)
 
 
 SCORES: dict[str, str] = {"ACC": "acc", "NMI": "nmi", "ARI": "ari"}
@@ -130,6 +176,7 @@ class Table:
     layout: "scores" (a line a row), "runs" (every run with its clustering loss) or "sets" (a column a data set).
     figure: "curves" over epochs, or a "sweep" of a setting (named by `axis`).
     whole: False leaves out the published lines that no row re-runs.
+    random_states: the authors' own seeds, in their order; else 0, 1, 2 and so on.
     """
 
     name: str
@@ -143,10 +190,15 @@ class Table:
     notes: str = ""
     seeds: int = 5
     whole: bool = True
+    random_states: tuple[int, ...] = ()
 
     @property
     def file(self) -> str:
         return self.name.replace("/", "-")
+
+    def numbers(self, seeds: int) -> list[int]:
+        """The first so many seeds."""
+        return list(islice(chain(self.random_states, count()), seeds))
 
     def only(self, wanted: Sequence[str]) -> "Table":
         """The rows that one of the texts is part of, as in "mnist: TELL, CNN"; without the other published lines."""
