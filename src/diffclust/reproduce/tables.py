@@ -2,10 +2,10 @@
 
 from difflib import get_close_matches
 
-from . import beyond, cross_metric, kmeansnet, tell
+from . import beyond, cross_metric, dkm, kmeansnet, tell
 from .spec import Table
 
-PAPERS = (tell, kmeansnet, cross_metric, beyond)
+PAPERS = (tell, kmeansnet, cross_metric, dkm, beyond)
 TABLES: dict[str, Table] = {table.name: table for paper in PAPERS for table in paper.TABLES}
 
 
