@@ -1,6 +1,7 @@
 """Deep k-Means' rules: one start and one order of batches for all methods of a seed; some samples are not scored."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from diffclust.reproduce.published import published
 from diffclust.reproduce.record import Records
 from diffclust.reproduce.report import printed
 from diffclust.reproduce.run import Runner
+from diffclust.reproduce.search import candidates
 from diffclust.reproduce.spec import Table
 from diffclust.reproduce.tables import find
 
@@ -224,6 +226,17 @@ def test_the_rows_of_the_tables():
     vade = two["mnist", "VaDE, 300 epochs"]
     assert (vade.spec.settings["epochs"], vade.seeds) == (300, 5)
     assert find("dkm/table1").numbers(10) == list(SEEDS)
+
+
+def test_every_recorded_run_belongs_to_a_row():
+    """A change of the settings in a method's `papers` would lose what was measured with the old ones."""
+    rows = [row for name in ("dkm/table1", "dkm/table2") for row in find(name).rows]
+    known = {(spec.data, spec.method, spec.text) for row in rows for spec in (row.spec, *candidates(row))}
+    records = Records(Path(__file__).parents[2] / "benchmarks/results")
+    runs = [run for run in records.outcomes if '"validation"' in run.settings]
+    assert len(runs) >= 87
+    assert {run.what for run in runs} <= known
+    assert {run.seed for run in runs} <= set(SEEDS)
 
 
 def test_the_papers_figures_come_with_their_spread(records):
