@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Generator, Tensor
 
-from .ops import squared_distances
+from .ops import largest, squared_distances
 
 
 class KMeansResult(NamedTuple):
@@ -33,14 +33,16 @@ def kmeans_plus_plus(x: Tensor, n_clusters: int, generator: Generator | None = N
     """Greedy k-means++ (Arthur & Vassilvitskii 2007): of a few candidates drawn with probability
     proportional to the squared distance from the centres so far, keep the one that lowers the total most."""
     centred = x - x.mean(0)  # the distances lose digits far from the origin
+    squares = centred.square().sum(1)
     n_candidates = 2 + int(math.log(n_clusters))
     chosen = torch.randint(len(x), (1,), device=x.device, generator=generator)
     nearest = squared_distances(centred, centred[chosen])[:, 0]
     for _ in range(1, n_clusters):
         candidates = draw_proportional(nearest, n_candidates, generator)
-        remaining = torch.minimum(nearest[:, None], squared_distances(centred, centred[candidates]))  # (n, candidates)
-        best = remaining.sum(0).argmin()
-        nearest = remaining[:, best]
+        logits = torch.addmm(-squares[candidates, None], 2 * centred[candidates], centred.T)
+        remaining = torch.minimum(nearest, (squares - logits).clamp_min(0))  # (candidates, n)
+        best = remaining.sum(1).argmin()
+        nearest = remaining[best]
         chosen = torch.cat([chosen, candidates[best, None]])
     return x[chosen]
 
@@ -61,10 +63,11 @@ def lloyd(x: Tensor, centers: Tensor, *, max_iter: int = 300, tolerance: float =
     x, centers = x - origin, centers - origin  # the distances lose digits far from the origin
     n_iter = 0
     for n_iter in range(1, max_iter + 1):  # noqa: B007
-        nearest, labels = squared_distances(x, centers).min(1)
+        labels = largest(torch.addmm(-centers.square().sum(1) / 2, x, centers.T))
         means, counts = cluster_means(x, labels, centers)
         empty = (counts == 0).nonzero()[:, 0]
-        means[empty] = x[nearest.topk(len(empty)).indices]
+        if len(empty):
+            means[empty] = x[(x - centers[labels]).square().sum(1).topk(len(empty)).indices]
         shift = (means - centers).square().sum()
         centers = means
         if shift <= threshold:
