@@ -51,7 +51,7 @@ class Run:
             z = model.embed(x).double()
             label = largest(clusters.logits(z))
             own = (z - centers[label]).square().sum(1)
-            return torch.stack([label.double(), own, model.clustering_loss(z)], dim=1)
+            return torch.stack([label.double(), own, model.loss_of_members(z, own)], dim=1)
 
         labels = torch.empty(len(data.own), dtype=torch.long, device=data.device)
         done, sums = 0, centers.new_zeros(3)

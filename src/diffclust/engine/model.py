@@ -106,6 +106,11 @@ class ClusterModel(Trainable):
     def clustering_loss(self, z: Tensor) -> Tensor:
         """The method's clustering loss of each embedded row, (b, d) -> (b,), on the paper's scale."""
 
+    def loss_of_members(self, z: Tensor, own: Tensor) -> Tensor:
+        """`clustering_loss` where each row's squared distance to its own centre is known, for methods that need no
+        other."""
+        return self.clustering_loss(z)
+
     def place_centers(self, data: Data, start: Start | Tensor) -> None:
         if isinstance(start, Tensor):
             self.clusters.set_centers(start.to(self.clusters.weight))

@@ -123,7 +123,10 @@ class TELLModel(ClusterModel):
                 self.report("repaired", "A centre that won no row was moved to a badly served row.")
 
     def clustering_loss(self, z: Tensor) -> Tensor:
-        return LAMBDA * self.spread(self.clusters.distances(z).amin(1))
+        return self.loss_of_members(z, self.clusters.distances(z).amin(1))
+
+    def loss_of_members(self, z: Tensor, own: Tensor) -> Tensor:
+        return LAMBDA * self.spread(own)
 
 
 @hyperparameters
