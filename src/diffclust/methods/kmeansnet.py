@@ -14,6 +14,7 @@ tied, moves them in closed form, and goes back to the best partition if it start
 """
 
 import math
+from functools import partial
 from typing import Any, ClassVar
 
 import torch
@@ -21,6 +22,7 @@ from torch import Tensor
 
 from ..engine.data import Batch, Data
 from ..engine.model import ClusterModel, Losses, Pretraining
+from ..engine.optimizers import Adadelta
 from ..estimator import PrototypeClusterer, hyperparameters
 from ..nn.autoencoders import Autoencoder
 from ..nn.cluster import ClusterLayer, Start
@@ -150,7 +152,8 @@ class KMeansNet(PrototypeClusterer):
     Shared parameters: see `PrototypeClusterer`. Embeddings, and features under network="identity", are brought to
     unit length first, as in the paper: directions count. `KMeansNet.paper("mnist")` has the paper's own settings,
     except that the paper also brings each input to unit length, stops when the loss changes by less than 1e-3
-    (`diffclust.callbacks.StopWhenLossSettles`), and does not say where dropout sits (here: as in the TELL code).
+    (`diffclust.callbacks.StopWhenLossSettles`), and says neither where dropout sits (here: as in the TELL code) nor
+    which Adadelta it has (here: Keras').
 
     alpha: the scale α of the softmax: how soft the assignment is. The paper's grid is 1e-5 to 5.
     weight: of the clustering loss against the reconstruction loss per value, when joint.
@@ -190,7 +193,8 @@ class KMeansNet(PrototypeClusterer):
             "network": network,
             "epochs": 3000,
             "pretrain_epochs": 300,
-            "optimizer": "adadelta",
+            # as Keras has it: with torch's eps, ten times as large, the autoencoder may never leave the mean image
+            "optimizer": partial(Adadelta, lr=1.0, rho=0.95, eps=1e-7),
             "augment": None,
             "batch_size": 256,
             "alpha": alpha,
