@@ -9,9 +9,9 @@ pages of the file itself are the system's to drop. Our methods start from k-mean
 time, and then take --epochs passes. MiniBatchKMeans stops by its own rule; MiniBatchKMeans-1 takes as many batches as
 one pass has. Its fit draws each batch anew with weights over all rows, which costs more the more rows there are;
 MiniBatchKMeans-stream is what one can do about it: scikit-learn's k-means of the same SAMPLE rows for a start, one pass
-by `partial_fit`, and the labels of all rows, which the others have from their fit. SAMPLE and STEP were chosen on a file of 1 million rows with MiniBatchKMeans in view; STARTS was 5 there,
-and became 20 when the best of 5 on 20 million rows was a poor one. KMeansNet sees directions alone, so that its inertia
-is not that of the rows.
+by `partial_fit`, and the labels of all rows, which the others have from fit. SAMPLE and STEP were chosen on a file
+of 1 million rows with MiniBatchKMeans in view; STARTS was 5 there, and became 20 when the best of 5 on 20 million rows
+was a poor one. KMeansNet sees directions alone, so that its inertia is not that of the rows.
 """
 
 import argparse

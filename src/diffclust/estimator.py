@@ -37,6 +37,7 @@ from .inputs import Given, read
 from .nn.augment import jitter
 from .nn.autoencoders import Autoencoder, Identity
 from .nn.cluster import Start
+from .nn.ops import largest
 from .selection import RULES, Run
 from .streams import Online
 
@@ -313,7 +314,7 @@ class PrototypeClusterer(
     # ---- answering
 
     def predict(self, X: Any) -> Any:
-        return self._answer(X, lambda z: self.model_.clusters.logits(z).argmax(1))
+        return self._answer(X, lambda z: largest(self.model_.clusters.logits(z)))
 
     def predict_proba(self, X: Any) -> Any:
         """softmax_j(-|z - Ω_j|² / temperature_): see `temperature_`."""
@@ -326,7 +327,7 @@ class PrototypeClusterer(
 
         def ask(x: Tensor) -> Tensor:
             z = model.embed(x).double()
-            label = model.clusters.logits(z).argmax(1, keepdim=True)
+            label = largest(model.clusters.logits(z))[:, None]
             return torch.cat([label.double(), self._probabilities(z).double()], dim=1)
 
         for part in data.parts(ask):
