@@ -11,10 +11,10 @@ from diffclust import CrossMetric
 from diffclust.engine.data import Batch, Data, TensorRows
 from diffclust.methods.cross_metric import CrossMetricModel
 from diffclust.nn import DenseAutoencoder, kl_divergence
+from diffclust.nn.ops import METRICS
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 CPU = torch.device("cpu")
-METRICS = ("euclidean", "cosine", "correlation", "cityblock")
 
 
 def quick(n_clusters=3, **settings):
@@ -153,6 +153,19 @@ def test_angles_are_seen_from_the_mean_unless_told_otherwise(blobs):
     assert (quick(metric="cosine", epochs=0, centered=False).fit(blobs[0]).model_.clusters.origin == 0).all()
 
 
+def test_distances_are_spread_before_clustering_unless_told_otherwise(blobs, tmp_path):
+    model = quick(metric=("cosine", "cityblock"), spread=6.0).fit(blobs[0])
+    start = quick(metric=("cosine", "cityblock"), spread=6.0, epochs=0).fit(blobs[0])
+    layer, z = start.model_.clusters, torch.from_numpy(start.transform(blobs[0])).double()
+    seen, centers = z - layer.origin, layer.centers.double() - layer.origin
+    means = torch.stack([METRICS[metric](seen, centers).mean() for metric in layer.metrics])
+    torch.testing.assert_close(layer.stretch.double(), (6 / means).clamp_min(1), rtol=1e-4, atol=0)
+    assert (model.model_.clusters.stretch == layer.stretch).all()  # it stays while the network learns
+    model.save(tmp_path / "m")
+    assert (diffclust.load(tmp_path / "m", device="cpu").model_.clusters.stretch == layer.stretch).all()
+    assert (quick(metric="cosine", epochs=0, spread=0).fit(blobs[0]).model_.clusters.stretch == 1).all()
+
+
 def test_adam_pretrains_and_the_optimiser_is_for_the_clustering():
     estimator = quick(optimizer="momentum", lr=0.02)
     model, _ = model_of(estimator, torch.randn(20, 6))
@@ -182,6 +195,7 @@ def test_adam_pretrains_and_the_optimiser_is_for_the_clustering():
         ("decay_every", 0),
         ("tolerance", -1),
         ("centered", "yes"),
+        ("spread", -1),
         ("rescale", "median"),
     ],
 )
@@ -203,7 +217,14 @@ def test_papers_settings_are_the_papers():
 def test_the_state_that_goes_on_after_a_kill_has_the_labels():
     model, data = model_of(quick(), torch.randn(30, 6))
     other = CrossMetricModel(
-        model.autoencoder, model.clusters, start="k-means", centered=True, tolerance=0, decay=1.0, decay_every=1
+        model.autoencoder,
+        model.clusters,
+        start="k-means",
+        centered=True,
+        spread=0,
+        tolerance=0,
+        decay=1.0,
+        decay_every=1,
     )
     other.recall(model.memory())
     other.after_epoch(0, data)

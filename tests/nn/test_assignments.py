@@ -258,6 +258,42 @@ def test_angles_are_seen_from_the_origin():
     torch.testing.assert_close(layer.origin, (z + 3).mean(0))
 
 
+def test_small_distances_are_stretched_and_large_ones_stay():
+    layer = CrossMetricLayer(3, 4, ["cosine", "euclidean", "cityblock"]).double()
+    z, centers = rows(20, 4), rows(3, 4)
+    layer.set_centers(centers)
+    means = [METRICS[metric](z, centers).mean().item() for metric in layer.metrics]
+    between = (means[1] + means[2]) / 2
+    layer.stretch_to(z, between)
+    torch.testing.assert_close(
+        layer.stretch.double(), torch.tensor([between / means[0], between / means[1], 1]).double()
+    )
+    far = cdist(z, centers, "cosine") * between / means[0]
+    q = torch.from_numpy(1 / (1 + far**2))
+    torch.testing.assert_close(layer.closeness(z)[1], q / q.sum(1, keepdim=True), rtol=1e-6, atol=1e-8)
+    layer.stretch_to(z, 0)
+    assert (layer.stretch == 1).all()
+
+
+def test_stretched_assignments_do_not_depend_on_the_scale_of_the_rows():
+    z, centers = rows(20, 4), rows(3, 4)
+    found = []
+    for scale in (1e-3, 1e-6):
+        layer = CrossMetricLayer(3, 4, ["euclidean", "cityblock"]).double()
+        layer.set_centers(scale * centers)
+        layer.stretch_to(scale * z, 6)
+        found.append(layer.assignments(scale * z))
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-8)
+
+
+def test_rows_and_centres_that_are_all_one_are_not_stretched():
+    layer = CrossMetricLayer(3, 4, ["euclidean"])
+    layer.set_centers(torch.ones(3, 4))
+    layer.stretch_to(torch.ones(5, 4), 6)
+    assert layer.stretch.tolist() == [1]
+
+
 def test_correlation_of_two_numbers_is_refused():
     with pytest.raises(ValueError, match="embedding_dim=2: metric='correlation' needs 3"):
         CrossMetricLayer(3, 2, ["correlation"])

@@ -18,8 +18,10 @@ The prediction P₁ is sparse and Euclidean; the target P₂ is dense, by the me
 A denoising autoencoder is trained first, k-means places the centres, the decoder is left behind, and L trains network
 and centres. The method has ended when fewer than 0.03 % of the labels argmax_j P₁ change from one epoch to the next.
 Where the paper cannot be used as printed: cosine and correlation are distances (1 - similarity) here, else the farthest
-centre would be the closest; P₁ has zeros, so shares are clipped to 1e-7 in the logarithms, as Keras does; the learning
-rate is multiplied by its decay, not divided. With several metrics L sums over all pairs of assignments.
+centre would be the closest; where distances are small (these two are at most 2) P₂ would be all but flat, and P₁ would
+follow it and lose its clusters, so that they are multiplied (`spread`); P₁ has zeros, so shares are clipped to 1e-7 in
+the logarithms, as Keras does; the learning rate is multiplied by its decay, not divided. With several metrics L sums
+over all pairs of assignments.
 """
 
 from collections.abc import Sequence
@@ -52,12 +54,13 @@ class CrossMetricModel(ClusterModel):
         *,
         start: Start | Tensor,
         centered: bool,
+        spread: float,
         tolerance: float,
         decay: float,
         decay_every: int,
     ) -> None:
         super().__init__(autoencoder, clusters)
-        self.start, self.centered, self.tolerance = start, centered, tolerance
+        self.start, self.centered, self.spread, self.tolerance = start, centered, spread, tolerance
         self.decay, self.decay_every = decay, decay_every
         self.changed = 1.0
         self.register_buffer("differing", torch.zeros(()), persistent=False)
@@ -71,8 +74,10 @@ class CrossMetricModel(ClusterModel):
 
     def before_training(self, data: Data) -> None:
         self.place_centers(data, self.start)
+        z = self.sample_embedding(data)
         if self.centered:
-            self.clusters.look_from(self.sample_embedding(data))
+            self.clusters.look_from(z)
+        self.clusters.stretch_to(z, self.spread)
         self.look(data)
 
     def before_epoch(self, epoch: int, data: Data) -> None:
@@ -143,9 +148,11 @@ class CrossMetric(AutoencoderClusterer):
     metric: of the target P₂: "euclidean" (HOMO), "cosine" (HOE), "correlation" (HOT), "cityblock" (HIT), or several
         of them, for a loss over all pairs of assignments.
     divergence: between assignments: "kl", "jensen-shannon" or "hellinger" (squared).
-    detach: what gradients do not go through: "prediction", "target", or "none" (the paper's one objective).
+    detach: what gradients do not go through: "none" (the paper's one objective), "prediction" or "target".
     inference: the assignment that answers: "prediction" (P₁) or "target" (P₂, of the first metric).
     centered: see angles (cosine, correlation) from the mean of the embedding before clustering. False: from zero.
+    spread: least mean distance of the target's metric before clustering; smaller ones are multiplied up to it, as
+        1 / (1 + z²) is all but flat where z is small, and cosine distances are at most 2. 0: as they are.
     power: r, of the closeness.
     noise: share of the values hidden from the autoencoder while it is pretrained.
     decay, decay_every: factor on the learning rate after so many epochs.
@@ -156,9 +163,10 @@ class CrossMetric(AutoencoderClusterer):
     lr: float | None = 0.001
     metric: str | Sequence[str] = "euclidean"
     divergence: Literal["kl", "jensen-shannon", "hellinger"] = "kl"
-    detach: Literal["none", "target", "prediction"] = "prediction"
+    detach: Literal["none", "target", "prediction"] = "none"
     inference: Literal["prediction", "target"] = "prediction"
     centered: bool = True
+    spread: float = 6.0
     power: float = 2.0
     noise: float = 0.3
     decay: float = 0.9
@@ -175,6 +183,7 @@ class CrossMetric(AutoencoderClusterer):
     }
     integers: ClassVar[dict[str, int]] = {**AutoencoderClusterer.integers, "decay_every": 1}
     ranges: ClassVar[dict[str, tuple[float, float]]] = {
+        "spread": (0, 1e6),
         "power": (1, 10),
         "noise": (0, 1),
         "decay": (1e-6, 1),
@@ -193,6 +202,7 @@ class CrossMetric(AutoencoderClusterer):
             metric="cosine",
             detach="none",
             centered=False,
+            spread=6.0,
             noise=0.3,
             decay=decay,
             decay_every=decay_every,
@@ -224,6 +234,7 @@ class CrossMetric(AutoencoderClusterer):
             clusters,
             start=self.first_centers(autoencoder.embedding_dim),
             centered=self.centered,
+            spread=self.spread,
             tolerance=self.tolerance,
             decay=self.decay,
             decay_every=self.decay_every,

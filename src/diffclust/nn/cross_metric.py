@@ -32,12 +32,15 @@ class CrossMetricLayer(ClusterLayer):
     answer: whose assignment the layer gives: of the "prediction" or of the first "target".
 
     Angles, which "cosine" and "correlation" are about, are seen from `origin`: zero, until `look_from` moves it.
+    P₁ does not depend on the scale of the rows, but 1 / (1 + z²) has a scale of its own, and is all but flat where z is
+    small: `stretch_to` multiplies such distances.
     The loss has the frequencies of the rows it is given. Answers have those that `count` last kept, so that a row's
     does not depend on the others.
     """
 
     frequencies: Tensor  # mean_i Q_ij of each assignment over all rows (1 + metrics, k)
     origin: Tensor  # (d,)
+    stretch: Tensor  # factor on the distances of each target (metrics,)
     temperature = 1.0
 
     def __init__(
@@ -61,6 +64,7 @@ class CrossMetricLayer(ClusterLayer):
         self.divergence = DIVERGENCES[divergence]
         self.register_buffer("frequencies", torch.ones(1 + len(self.metrics), n_clusters))
         self.register_buffer("origin", torch.zeros(embedding_dim))
+        self.register_buffer("stretch", torch.ones(len(self.metrics)))
 
     # ---- the assignments
 
@@ -70,7 +74,8 @@ class CrossMetricLayer(ClusterLayer):
         z, centers = z.to(dtype), self.centers.to(dtype)
         with torch.autocast(z.device.type, enabled=False):  # distances are differences: no room for bf16
             z, centers = z - self.origin, centers - self.origin
-            targets = [log_student_t(METRICS[metric](z, centers).square()).exp() for metric in self.metrics]
+            distances = [factor * METRICS[m](z, centers) for m, factor in zip(self.metrics, self.stretch, strict=True)]
+            targets = [log_student_t(each.square()).exp() for each in distances]
             return [sparse_closeness(euclidean(z, centers)), *targets]
 
     def assignments(self, z: Tensor, frequencies: Tensor | None = None) -> list[Tensor]:
@@ -91,6 +96,14 @@ class CrossMetricLayer(ClusterLayer):
     def look_from(self, z: Tensor) -> None:
         """See angles from the mean of these rows."""
         self.origin.copy_(z.mean(0))
+
+    @torch.no_grad()
+    def stretch_to(self, z: Tensor, least: float) -> None:
+        """Multiply the distances of a target by what brings their mean over these rows up to `least`; never by < 1."""
+        z, centers = z.double() - self.origin, self.centers.double() - self.origin
+        means = torch.stack([METRICS[metric](z, centers).mean() for metric in self.metrics])
+        there = means > 1e-30  # else all rows and centres are one
+        self.stretch.copy_(torch.where(there, least / torch.where(there, means, 1), 1).clamp_min(1))
 
     # ---- answers
 
