@@ -5,16 +5,20 @@
     python benchmarks/cross_metric.py --show
 
 Studies: gradients (HOMO and HOE; nothing, the target or the prediction detached), metrics (all four, angles seen from
-the mean or from zero), rates (1e-1 to 1e-5), divergences, units (values brought to the network's units, or less their
-means as in the paper), and the paper's Figures 4 to 6 with HOE: noise, decay, size.
+the mean or from zero), spread (distances as they are, or multiplied), rates (1e-2 to 1e-6), pretraining (for how many
+epochs), divergences, units (values brought to the network's units, or less their means as in the paper), and the
+paper's Figures 4 to 6 with HOE: noise, decay, size.
 
 Within a seed all settings begin with one denoising autoencoder and its k-means centres, whose accuracy is in the same
-row; where a setting is the network's, with one of its own. No early stop, so that all have as many epochs. Labels only
-score, but whoever takes a default from these tables has chosen it by labels. Finished runs are in the CSV, and not run
-again.
+row, by the nearest centre and by P₁; where a setting is the network's, with one of its own. No early stop, so that all
+have as many epochs. What can be chosen by without labels is in the row, too: the loss, the share of rows assigned
+differently, how decided P₁ and P₂ are (mean entropy, before and after), the effective number of clusters, the variance
+left inside them, and how near the two nearest centres are, before and after. Labels only score, but whoever takes a
+default from the scores has chosen it by labels. Finished runs are in the CSV, and not run again.
 """
 
 import argparse
+import copy
 import json
 import statistics
 import time
@@ -26,6 +30,7 @@ from typing import Any
 import numpy as np
 import sheet
 import torch
+from scipy.spatial.distance import cdist, pdist
 
 import diffclust
 from diffclust import CrossMetric
@@ -42,19 +47,22 @@ STUDIES: dict[str, list[dict[str, Any]]] = {
         *({"metric": m, "centered": c} for m in ("cosine", "correlation") for c in (True, False)),
         {"metric": ["euclidean", "cityblock"]},
     ],
-    "rates": [{"metric": m, "lr": 10.0**-p} for m in BOTH for p in range(1, 6)],
+    "spread": [{"metric": m, "spread": s} for m in (*BOTH, "correlation") for s in (0.0, 3.0, 6.0, 12.0)],
+    "rates": [{"metric": m, "lr": float(f"1e-{p}")} for m in BOTH for p in range(2, 7)],
+    "pretraining": [{"metric": m, "pretrain_epochs": n} for n in (10, 20, 50, 100, 300) for m in BOTH],
     "divergences": [{"metric": m, "divergence": d} for m in BOTH for d in ("kl", "jensen-shannon", "hellinger")],
     "units": [{"metric": "euclidean", "detach": "prediction", "rescale": r} for r in (True, "mean")],
     "noise": [{"metric": "cosine", "noise": p / 10} for p in (2, 3, 4, 6, 8, 10)],
     "decay": [{"metric": "cosine", "decay": p / 10} for p in (1, 3, 5, 7, 9, 10)],
     "size": [{"metric": "cosine", "embedding_dim": d} for d in (5, 10, 20, 50, 100)],
 }
-OF_THE_NETWORK = ("noise", "embedding_dim", "rescale")  # settings that pretraining depends on
+OF_THE_NETWORK = ("noise", "embedding_dim", "rescale", "pretrain_epochs")  # settings that pretraining depends on
 DECAYS = 5  # in a run, whatever its length
 FIELDS = (
     "study", "data", "setting", "seed", "pretrain_epochs", "epochs", "acc", "nmi", "ari", "precision", "start_acc",
-    "start_nmi", "first_loss", "last_loss", "disagreement", "effective_clusters", "seconds", "device", "diffclust",
-    "torch",
+    "start_nmi", "start_p1_acc", "first_loss", "last_loss", "disagreement", "effective_clusters", "start_entropies",
+    "entropies", "start_scatter", "scatter", "start_nearest_centers", "nearest_centers", "seconds", "device",
+    "diffclust", "torch",
 )  # fmt: skip
 
 
@@ -65,41 +73,63 @@ def settings(data: str, seed: int, options: argparse.Namespace) -> dict[str, Any
     return {**paper, "epochs": options.epochs, "decay_every": every, "random_state": seed, "device": options.device}
 
 
+def pretrain_epochs(change: dict[str, Any], options: argparse.Namespace) -> int:
+    return change.get("pretrain_epochs", options.pretrain_epochs)
+
+
 class Starts:
-    """The pretrained network of a seed, and how good k-means is on it; the last one is kept."""
+    """The pretrained network of a seed and the centres on it; the last one is kept."""
 
     def __init__(self) -> None:
         self.key: tuple[Any, ...] = ()
 
-    def get(self, X: Any, y: Any, data: str, seed: int, change: dict[str, Any], options: Any) -> tuple[Any, Any]:
+    def get(self, X: Any, data: str, seed: int, change: dict[str, Any], options: Any) -> CrossMetric:
         own = {name: value for name, value in change.items() if name in OF_THE_NETWORK}
         key = (data, seed, json.dumps(own))
         if key != self.key:
-            kept = {**settings(data, seed, options), **own, "pretrain_epochs": options.pretrain_epochs, "epochs": 0}
+            kept = {**settings(data, seed, options), "pretrain_epochs": options.pretrain_epochs, **own, "epochs": 0}
             self.key, self.estimator = key, CrossMetric(**kept).fit(X)
-            z = self.estimator.transform(X)
-            distances = ((z[:, None] - self.estimator.cluster_centers_) ** 2).sum(2)
-            self.labels = distances.argmin(1)
-        return self.estimator, self.labels
+        return self.estimator
+
+
+def label_free(model: CrossMetric, X: Any) -> dict[str, str]:
+    """How decided P₁ and P₂ are, the share of the variance inside clusters, and the distance of the nearest centres as
+    a share of the mean one."""
+    z, centers = model.transform(X).astype(float), model.cluster_centers_.astype(float)
+    layer = copy.deepcopy(model.model_.clusters).cpu().double()
+    with torch.no_grad():
+        found = layer.assignments(torch.from_numpy(z))[:2]
+    entropies = [-torch.xlogy(p, p).sum(1).mean().item() for p in found]
+    inside = ((z - centers[model.labels_]) ** 2).sum() / ((z - z.mean(0)) ** 2).sum()
+    apart = pdist(centers)
+    return {
+        "entropies": " ".join(f"{h:.3f}" for h in entropies),
+        "scatter": f"{inside:.4f}",
+        "nearest_centers": f"{apart.min() / apart.mean():.4f}",
+    }
 
 
 def run(X: Any, y: Any, study: str, data: str, seed: int, change: dict[str, Any], starts: Starts, options: Any) -> Any:
     """One row of the CSV."""
-    start, nearest = starts.get(X, y, data, seed, change, options)
+    start = starts.get(X, data, seed, change, options)
+    nearest = cdist(start.transform(X), start.cluster_centers_).argmin(1)
     began = time.perf_counter()
-    given = {**settings(data, seed, options), **change, "pretrain_epochs": 0, "network": start.model_.autoencoder}
+    given = {**settings(data, seed, options), **change, "network": start.model_.autoencoder, "pretrain_epochs": 0}
+    before = CrossMetric(**{**given, "init": start.cluster_centers_, "epochs": 0}).fit(X)
     model = CrossMetric(**{**given, "init": start.cluster_centers_}).fit(X)
     labels, first, last = model.labels_, model.history_[0], model.history_[-1]
     cuda = model.model_.clusters.weight.is_cuda
     return {
         "study": study, "data": data, "setting": json.dumps(change), "seed": seed,
-        "pretrain_epochs": options.pretrain_epochs, "epochs": options.epochs,
+        "pretrain_epochs": pretrain_epochs(change, options), "epochs": options.epochs,
         "acc": f"{100 * accuracy(y, labels):.2f}", "nmi": f"{100 * nmi(y, labels):.2f}",
         "ari": f"{100 * ari(y, labels):.2f}", "precision": f"{100 * pair_precision(y, labels):.2f}",
         "start_acc": f"{100 * accuracy(y, nearest):.2f}", "start_nmi": f"{100 * nmi(y, nearest):.2f}",
+        "start_p1_acc": f"{100 * accuracy(y, before.labels_):.2f}",
         "first_loss": f"{first['clustering']:.4f}", "last_loss": f"{last['clustering']:.4f}",
         "disagreement": f"{last['disagreement']:.4f}",
         "effective_clusters": f"{model.diagnostics_['effective_clusters']:.2f}",
+        **{f"start_{name}": value for name, value in label_free(before, X).items()}, **label_free(model, X),
         "seconds": f"{time.perf_counter() - began:.1f}",
         "device": torch.cuda.get_device_name() if cuda else f"cpu, {torch.get_num_threads()} threads",
         "diffclust": diffclust.__version__, "torch": torch.__version__,
@@ -155,7 +185,7 @@ def main() -> None:
         for seed in range(options.seeds):
             starts = Starts()
             for study, change in [(name, change) for name in options.study for change in STUDIES[name]]:
-                wanted = (study, data, json.dumps(change), seed, options.pretrain_epochs, options.epochs)
+                wanted = (study, data, json.dumps(change), seed, pretrain_epochs(change, options), options.epochs)
                 if tuple(map(str, wanted)) in done:
                     continue
                 row = run(X, np.asarray(y), study, data, seed, change, starts, options)

@@ -294,6 +294,35 @@ def test_rows_and_centres_that_are_all_one_are_not_stretched():
     assert layer.stretch.tolist() == [1]
 
 
+@pytest.mark.parametrize("metric", ["cosine", "correlation"])
+def test_the_prediction_follows_a_flat_target_into_indecision_unless_it_is_stretched(metric):
+    """Eight round clusters, without a network: the rows themselves and the centres learn."""
+    corners, owner = 3 * torch.eye(8, dtype=torch.float64), torch.arange(8).repeat_interleave(20)
+    start = corners[owner] + rows(160, 8)
+
+    def learn(least):
+        layer, z = CrossMetricLayer(8, 8, [metric]).double(), start.clone().requires_grad_()
+        layer.set_centers(corners)
+        layer.look_from(start)
+        layer.stretch_to(start, least)
+        optimizer = torch.optim.SGD([z, *layer.parameters()], lr=1.0)
+        found = []
+        for _ in range(60):
+            p1 = layer.assignments(z)[0].detach()
+            found.append((-torch.xlogy(p1, p1).sum(1).mean().item(), (p1.argmax(1) == owner).double().mean().item()))
+            optimizer.zero_grad()
+            layer.loss(z).backward()
+            optimizer.step()
+        return found[0], found[-1]
+
+    (before, right), (after, still_right) = learn(0)
+    assert after > 2 * before
+    assert still_right < right - 0.3
+    (before, right), (after, still_right) = learn(6)
+    assert after < before
+    assert still_right >= right - 0.02
+
+
 def test_correlation_of_two_numbers_is_refused():
     with pytest.raises(ValueError, match="embedding_dim=2: metric='correlation' needs 3"):
         CrossMetricLayer(3, 2, ["correlation"])
