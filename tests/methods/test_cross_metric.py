@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from scipy.stats import entropy
 from sklearn.metrics import adjusted_rand_score
 
 import diffclust
@@ -54,6 +55,10 @@ def test_several_metrics_divergences_and_sides(digits, tmp_path):
         assert (other.predict(digits[0]) == other.labels_).all()
 
 
+def entropies(p):
+    return float(np.mean(entropy(p.detach().numpy(), axis=1)))
+
+
 def test_the_loss_is_that_of_the_batch_and_counts_rows_put_elsewhere():
     x = torch.randn(40, 6)
     model, _ = model_of(quick(metric="cosine"), x)
@@ -64,7 +69,8 @@ def test_the_loss_is_that_of_the_batch_and_counts_rows_put_elsewhere():
     assert loss.keys() == {"clustering"}  # the decoder is left behind
     assert loss["clustering"].item() == pytest.approx(kl_divergence(p2, p1).mean().item(), rel=1e-5)
     share = (p1.argmax(1) != p2.argmax(1)).double().mean().item()
-    assert model.figures()["disagreement"] == pytest.approx(share)
+    expected = {"disagreement": share, "entropy": entropies(p1), "target_entropy": entropies(p2)}
+    assert model.figures() == pytest.approx(expected, rel=1e-5)
 
 
 def test_frequencies_are_those_of_all_rows_when_the_fit_ends(digits):

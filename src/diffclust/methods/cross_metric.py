@@ -43,7 +43,7 @@ from .autoencoder import AutoencoderClusterer, paper_settings
 
 class CrossMetricModel(ClusterModel):
     clusters: CrossMetricLayer
-    differing: Tensor  # Σ over the epoch's steps of the share of rows that P₁ and P₂ put into different clusters
+    seen: Tensor  # Σ over the epoch's steps of what `figures` tells (3,)
     steps: Tensor
     labels: Tensor  # argmax_j P₁ after the last epoch (n,)
 
@@ -63,7 +63,7 @@ class CrossMetricModel(ClusterModel):
         self.start, self.centered, self.spread, self.tolerance = start, centered, spread, tolerance
         self.decay, self.decay_every = decay, decay_every
         self.changed = 1.0
-        self.register_buffer("differing", torch.zeros(()), persistent=False)
+        self.register_buffer("seen", torch.zeros(3), persistent=False)
         self.register_buffer("steps", torch.zeros(()), persistent=False)
         self.forget_rows()
 
@@ -81,7 +81,7 @@ class CrossMetricModel(ClusterModel):
         self.look(data)
 
     def before_epoch(self, epoch: int, data: Data) -> None:
-        self.differing.zero_()
+        self.seen.zero_()
         self.steps.zero_()
 
     def rate(self, epoch: int) -> float:
@@ -90,13 +90,17 @@ class CrossMetricModel(ClusterModel):
     def loss(self, batch: Batch) -> Losses:
         assignments = self.clusters.assignments(self.embed(batch.x))
         with torch.no_grad():
-            first, second = (p.argmax(1) for p in assignments[:2])
-            self.differing += batch_mean((first != second).float())
+            first, second = assignments[:2]
+            differing = (first.argmax(1) != second.argmax(1)).to(first)
+            undecided = (-torch.xlogy(p, p).sum(1) for p in (first, second))
+            self.seen += batch_mean(torch.stack([differing, *undecided], dim=1))
             self.steps += 1
         return {"clustering": self.clusters.discrepancy(assignments).mean()}
 
     def figures(self) -> dict[str, float]:
-        return {"disagreement": (self.differing / self.steps).item()}
+        """Share of rows that P₁ and P₂ put into different clusters, and the mean entropy of either."""
+        names = ("disagreement", "entropy", "target_entropy")
+        return dict(zip(names, (self.seen / self.steps).tolist(), strict=True))
 
     @torch.no_grad()
     def look(self, data: Data) -> None:
