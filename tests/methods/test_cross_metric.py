@@ -38,7 +38,7 @@ def test_every_variant_finds_blobs(blobs, metric):
 
 @pytest.mark.parametrize("metric", METRICS)
 def test_training_brings_the_assignments_together(blobs, metric):
-    model = quick(metric=metric, pretrain_epochs=10, epochs=15, lr=0.003).fit(blobs[0])
+    model = quick(metric=metric, pretrain_epochs=10, epochs=15, lr=0.003, matched=False).fit(blobs[0])
     losses = [record["clustering"] for record in model.history_ if record["phase"] == "clustering"]
     assert losses[-1] < losses[0]
 
@@ -172,6 +172,18 @@ def test_distances_are_spread_before_clustering_unless_told_otherwise(blobs, tmp
     assert (quick(metric="cosine", epochs=0, spread=0).fit(blobs[0]).model_.clusters.stretch == 1).all()
 
 
+def test_the_target_is_as_decided_as_the_prediction_before_clustering_unless_told_otherwise(digits, tmp_path):
+    start = quick(4, epochs=0).fit(digits[0])
+    layer, z = start.model_.clusters, torch.from_numpy(start.transform(digits[0])).double()
+    assert layer.powers[0] == 2
+    assert 2 < layer.powers[1] < 8
+    p1, p2 = layer.assignments(z)
+    assert entropies(p2) == pytest.approx(entropies(p1), rel=1e-3)
+    start.save(tmp_path / "m")
+    assert (diffclust.load(tmp_path / "m", device="cpu").model_.clusters.powers == layer.powers).all()
+    assert (quick(4, epochs=0, matched=False).fit(digits[0]).model_.clusters.powers == 2).all()
+
+
 def test_adam_pretrains_and_the_optimiser_is_for_the_clustering():
     estimator = quick(optimizer="momentum", lr=0.02)
     model, _ = model_of(estimator, torch.randn(20, 6))
@@ -202,6 +214,7 @@ def test_adam_pretrains_and_the_optimiser_is_for_the_clustering():
         ("tolerance", -1),
         ("centered", "yes"),
         ("spread", -1),
+        ("matched", "yes"),
         ("rescale", "median"),
     ],
 )
@@ -228,6 +241,7 @@ def test_the_state_that_goes_on_after_a_kill_has_the_labels():
         start="k-means",
         centered=True,
         spread=0,
+        matched=False,
         tolerance=0,
         decay=1.0,
         decay_every=1,

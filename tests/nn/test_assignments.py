@@ -19,6 +19,7 @@ from diffclust.nn import (
     squared_hellinger,
 )
 from diffclust.nn.ops import DIVERGENCES, METRICS, correlation, cosine, euclidean
+from diffclust.nn.ops import entropy as row_entropy
 
 ALL = tuple(METRICS)
 
@@ -292,6 +293,31 @@ def test_rows_and_centres_that_are_all_one_are_not_stretched():
     layer.set_centers(torch.ones(3, 4))
     layer.stretch_to(torch.ones(5, 4), 6)
     assert layer.stretch.tolist() == [1]
+
+
+def test_powers_are_matched_within_their_bounds():
+    z, centers = rows(200, 6), rows(5, 6)
+    layer = CrossMetricLayer(5, 6, ["euclidean", "cosine"], power=1.5).double()
+    layer.set_centers(centers)
+    p1, *dense = layer.assignments(z)
+    wanted = entropy(p1.detach(), axis=1).mean()
+    assert all(entropy(p2.detach(), axis=1).mean() > wanted for p2 in dense)
+    layer.match_powers(z, 100)
+    for p2 in layer.assignments(z)[1:]:
+        assert entropy(p2.detach(), axis=1).mean() == pytest.approx(wanted, rel=1e-5)
+    assert layer.powers[0] == 1.5
+    layer.match_powers(z, 1.6)  # too little
+    assert layer.powers.tolist() == pytest.approx([1.5, 1.6, 1.6], rel=1e-5)
+    decided = CrossMetricLayer(5, 6, ["euclidean"]).double()
+    decided.set_centers(100 * torch.eye(6, dtype=torch.float64)[:5])
+    decided.match_powers(50 + rows(200, 6))  # rows in the middle of all: the prediction is the less decided one
+    assert decided.powers[1] >= 2
+
+
+def test_entropies_are_scipys():
+    p = simplex(6, 4)
+    torch.testing.assert_close(row_entropy(p.log()), torch.from_numpy(entropy(p.numpy(), axis=1)))
+    assert row_entropy(torch.tensor([[0.0, -torch.inf]])).item() == 0
 
 
 @pytest.mark.parametrize("metric", ["cosine", "correlation"])

@@ -55,13 +55,14 @@ class CrossMetricModel(ClusterModel):
         start: Start | Tensor,
         centered: bool,
         spread: float,
+        matched: bool,
         tolerance: float,
         decay: float,
         decay_every: int,
     ) -> None:
         super().__init__(autoencoder, clusters)
-        self.start, self.centered, self.spread, self.tolerance = start, centered, spread, tolerance
-        self.decay, self.decay_every = decay, decay_every
+        self.start, self.centered, self.spread, self.matched = start, centered, spread, matched
+        self.tolerance, self.decay, self.decay_every = tolerance, decay, decay_every
         self.changed = 1.0
         self.register_buffer("seen", torch.zeros(3), persistent=False)
         self.register_buffer("steps", torch.zeros(()), persistent=False)
@@ -78,6 +79,8 @@ class CrossMetricModel(ClusterModel):
         if self.centered:
             self.clusters.look_from(z)
         self.clusters.stretch_to(z, self.spread)
+        if self.matched:
+            self.clusters.match_powers(z)
         self.look(data)
 
     def before_epoch(self, epoch: int, data: Data) -> None:
@@ -112,7 +115,7 @@ class CrossMetricModel(ClusterModel):
         if not closeness.isfinite().all():  # the loop will go back to a finite state, and the last look suits that one
             return
         self.clusters.count(closeness)
-        labels = log_balance(closeness[:, 0], self.clusters.frequencies[0], self.clusters.power).argmax(1)
+        labels = log_balance(closeness[:, 0], self.clusters.frequencies[0], self.clusters.powers[0]).argmax(1)
         known = self.labels
         self.changed = (labels != known).double().mean().item() if len(known) else 1.0
         self.labels = labels
@@ -158,6 +161,8 @@ class CrossMetric(AutoencoderClusterer):
     spread: least mean distance of the target's metric before clustering; smaller ones are multiplied up to it, as
         1 / (1 + z²) is all but flat where z is small, and cosine distances are at most 2. 0: as they are.
     power: r, of the closeness.
+    matched: raise the target's power before clustering until P₂ is as decided as P₁, by their mean entropies (up to 8).
+        False: r for both, as in the paper.
     noise: share of the values hidden from the autoencoder while it is pretrained.
     decay, decay_every: factor on the learning rate after so many epochs.
     tolerance: stop when a smaller share of the labels changes from one epoch to the next; 0: never.
@@ -172,6 +177,7 @@ class CrossMetric(AutoencoderClusterer):
     centered: bool = True
     spread: float = 6.0
     power: float = 2.0
+    matched: bool = True
     noise: float = 0.3
     decay: float = 0.9
     decay_every: int = 300
@@ -184,6 +190,7 @@ class CrossMetric(AutoencoderClusterer):
         "divergence": tuple(DIVERGENCES),
         "detach": ("none", "target", "prediction"),
         "inference": ("prediction", "target"),
+        "matched": (True, False),
     }
     integers: ClassVar[dict[str, int]] = {**AutoencoderClusterer.integers, "decay_every": 1}
     ranges: ClassVar[dict[str, tuple[float, float]]] = {
@@ -207,6 +214,7 @@ class CrossMetric(AutoencoderClusterer):
             detach="none",
             centered=False,
             spread=6.0,
+            matched=False,
             noise=0.3,
             decay=decay,
             decay_every=decay_every,
@@ -239,6 +247,7 @@ class CrossMetric(AutoencoderClusterer):
             start=self.first_centers(autoencoder.embedding_dim),
             centered=self.centered,
             spread=self.spread,
+            matched=self.matched,
             tolerance=self.tolerance,
             decay=self.decay,
             decay_every=self.decay_every,

@@ -8,7 +8,16 @@ import torch
 from torch import Tensor
 
 from .cluster import ClusterLayer
-from .ops import DIVERGENCES, METRICS, euclidean, log_balance, log_student_t, sparse_closeness, squared_distances
+from .ops import (
+    DIVERGENCES,
+    METRICS,
+    entropy,
+    euclidean,
+    log_balance,
+    log_student_t,
+    sparse_closeness,
+    squared_distances,
+)
 from .parallel import totals
 
 Side = Literal["prediction", "target"]
@@ -32,8 +41,9 @@ class CrossMetricLayer(ClusterLayer):
     answer: whose assignment the layer gives: of the "prediction" or of the first "target".
 
     Angles, which "cosine" and "correlation" are about, are seen from `origin`: zero, until `look_from` moves it.
-    P₁ does not depend on the scale of the rows, but 1 / (1 + z²) has a scale of its own, and is all but flat where z is
-    small: `stretch_to` multiplies such distances.
+    A target that is less decided than the prediction makes the prediction undecided. There are two ways out. P₁ does
+    not depend on the scale of the rows, but 1 / (1 + z²) has a scale of its own, and is all but flat where z is small:
+    `stretch_to` multiplies such distances. And `match_powers` gives each target the power r at which it is as decided.
     The loss has the frequencies of the rows it is given. Answers have those that `count` last kept, so that a row's
     does not depend on the others.
     """
@@ -41,6 +51,7 @@ class CrossMetricLayer(ClusterLayer):
     frequencies: Tensor  # mean_i Q_ij of each assignment over all rows (1 + metrics, k)
     origin: Tensor  # (d,)
     stretch: Tensor  # factor on the distances of each target (metrics,)
+    powers: Tensor  # r of each assignment (1 + metrics,)
     temperature = 1.0
 
     def __init__(
@@ -60,11 +71,12 @@ class CrossMetricLayer(ClusterLayer):
             raise ValueError(
                 f"embedding_dim={embedding_dim}: metric='correlation' needs 3 or more, as of two numbers it is 1 or -1."
             )
-        self.metrics, self.power, self.detach, self.answer = tuple(metrics), power, detach, answer
+        self.metrics, self.detach, self.answer = tuple(metrics), detach, answer
         self.divergence = DIVERGENCES[divergence]
         self.register_buffer("frequencies", torch.ones(1 + len(self.metrics), n_clusters))
         self.register_buffer("origin", torch.zeros(embedding_dim))
         self.register_buffer("stretch", torch.ones(len(self.metrics)))
+        self.register_buffer("powers", torch.full((1 + len(self.metrics),), float(power)))
 
     # ---- the assignments
 
@@ -85,7 +97,7 @@ class CrossMetricLayer(ClusterLayer):
             each = totals(*(q.sum(0) for q in closeness))
         else:
             each = frequencies.to(closeness[0].dtype).unbind()
-        return [log_balance(q, f, self.power).exp() for q, f in zip(closeness, each, strict=True)]
+        return [log_balance(q, f, r).exp() for q, f, r in zip(closeness, each, self.powers, strict=True)]
 
     @torch.no_grad()
     def count(self, closeness: Tensor) -> None:
@@ -105,6 +117,20 @@ class CrossMetricLayer(ClusterLayer):
         there = means > 1e-30  # else all rows and centres are one
         self.stretch.copy_(torch.where(there, least / torch.where(there, means, 1), 1).clamp_min(1))
 
+    @torch.no_grad()
+    def match_powers(self, z: Tensor, most: float = 8.0) -> None:
+        """Give each target the power, from P₁'s to `most`, at which its mean entropy over these rows is that of P₁."""
+        prediction, *targets = (q.double() for q in self.closeness(z))
+        least = self.powers[0].double()
+        wanted = entropy(log_balance(prediction, prediction.sum(0), least)).mean()
+        for place, q in enumerate(targets, 1):
+            low, high = least, torch.full_like(least, most)
+            for _ in range(40):
+                r = (low + high) / 2
+                flat = entropy(log_balance(q, q.sum(0), r)).mean() > wanted
+                low, high = torch.where(flat, r, low), torch.where(flat, high, r)
+            self.powers[place] = low
+
     # ---- answers
 
     def forward(self, x: Tensor) -> Tensor:
@@ -117,12 +143,12 @@ class CrossMetricLayer(ClusterLayer):
     def logits(self, z: Tensor) -> Tensor:
         """As ordered as P is. For P₁: (mean_j' z_ij' - z_ij) / f_j^(1/r), which goes on where P₁ is zero."""
         if self.answer == "target":
-            return log_balance(self.closeness(z)[1], self.frequencies[1].to(z.dtype), self.power)
+            return log_balance(self.closeness(z)[1], self.frequencies[1].to(z.dtype), self.powers[1])
         dtype = torch.promote_types(z.dtype, self.weight.dtype)
         distances = euclidean(z.to(dtype), self.centers.to(dtype))
         f = self.frequencies[0].to(dtype)
         f = (f / f.mean().clamp_min(torch.finfo(dtype).tiny)).clamp_min(1e-7)
-        return (distances.mean(1, keepdim=True) - distances) / f ** (1 / self.power)
+        return (distances.mean(1, keepdim=True) - distances) / f ** (1 / self.powers[0])
 
     def distances(self, z: Tensor) -> Tensor:
         """|z_i - Ω_j|², whatever the metrics."""

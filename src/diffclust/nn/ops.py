@@ -89,7 +89,7 @@ def sparse_closeness(distances: Tensor) -> Tensor:
     return (distances.mean(1, keepdim=True) - distances).clamp_min(0)
 
 
-def log_balance(q: Tensor, frequency: Tensor, power: float = 2.0) -> Tensor:
+def log_balance(q: Tensor, frequency: Tensor, power: float | Tensor = 2.0) -> Tensor:
     """log p of p_ij = (q_ij^r / f_j) / Σ_j (q_ij^r / f_j): near clusters count more, frequent ones less.
 
     The scale of f is free. Where q is zero so is p, up to rounding; a row of zeros shares itself out by 1 / f.
@@ -99,6 +99,11 @@ def log_balance(q: Tensor, frequency: Tensor, power: float = 2.0) -> Tensor:
     f = frequency.clamp_min(tiny)
     f = torch.maximum(f, 1e-7 * f.mean())  # a cluster that nobody is near stays without rows
     return torch.log_softmax(power * q.clamp_min(tiny).log() - f.log(), dim=1)
+
+
+def entropy(log_p: Tensor) -> Tensor:
+    """-Σ_j p_j log p_j of each row, from log p: how undecided it is."""
+    return -(log_p.exp() * log_p.clamp_min(torch.finfo(log_p.dtype).min)).sum(1)
 
 
 def kl_divergence(p: Tensor, q: Tensor) -> Tensor:
