@@ -19,10 +19,9 @@ A denoising autoencoder is trained first, k-means places the centres, the decode
 and centres. The method has ended when fewer than 0.03 % of the labels argmax_j P₁ change from one epoch to the next.
 Where the paper cannot be used as printed: cosine and correlation are distances (1 - similarity) here, else the farthest
 centre would be the closest; where distances are small (these two are at most 2) P₂ would be all but flat, and P₁ would
-follow it and lose its clusters, so that they are multiplied (`spread`); likewise P₂ may have a larger r (`matched`,
-which the paper's settings do without); P₁ has zeros, so shares are clipped to 1e-7 in
-the logarithms, as Keras does; the learning rate is multiplied by its decay, not divided. With several metrics L sums
-over all pairs of assignments.
+follow it and lose its clusters, so that they are multiplied (`spread`); P₁ has zeros, so shares are clipped to 1e-7 in
+the logarithms, as Keras does; the learning rate is multiplied by its decay, not divided. By default P₂ has a larger r
+than P₁, too (`matched`): the paper has one for both. With several metrics L sums over all pairs of assignments.
 """
 
 from collections.abc import Sequence
