@@ -116,10 +116,11 @@ def run(X: Any, y: Any, study: str, data: str, seed: int, change: dict[str, Any]
     """One row of the CSV."""
     start = starts.get(X, data, seed, change, options)
     nearest = cdist(start.transform(X), start.cluster_centers_).argmin(1)
-    began = time.perf_counter()
     given = {**settings(data, seed, options), **change, "network": start.model_.autoencoder, "pretrain_epochs": 0}
     before = CrossMetric(**{**given, "init": start.cluster_centers_, "epochs": 0}).fit(X)
+    began = time.perf_counter()
     model = CrossMetric(**{**given, "init": start.cluster_centers_}).fit(X)
+    seconds = time.perf_counter() - began
     labels, first, last = model.labels_, model.history_[0], model.history_[-1]
     cuda = model.model_.clusters.weight.is_cuda
     return {
@@ -133,7 +134,7 @@ def run(X: Any, y: Any, study: str, data: str, seed: int, change: dict[str, Any]
         "disagreement": f"{last['disagreement']:.4f}",
         "effective_clusters": f"{model.diagnostics_['effective_clusters']:.2f}",
         **{f"start_{name}": value for name, value in label_free(before, X).items()}, **label_free(model, X),
-        "seconds": f"{time.perf_counter() - began:.1f}",
+        "seconds": f"{seconds:.1f}",
         "device": torch.cuda.get_device_name() if cuda else f"cpu, {torch.get_num_threads()} threads",
         "diffclust": diffclust.__version__, "torch": torch.__version__,
     }  # fmt: skip

@@ -52,6 +52,8 @@ def describe(value: Any) -> Any:
         return np.asarray(value).tolist()
     if isinstance(value, (tuple, list)):
         return [describe(item) for item in value]
+    if isinstance(value, functools.partial):
+        return [describe(value.func), describe(value.args), describe(sorted(value.keywords.items()))]
     return getattr(value, "__qualname__", type(value).__qualname__)
 
 
@@ -79,7 +81,8 @@ class PrototypeClusterer(
     batch_size: rows a step. "auto": 64 below 5,000 rows, 128 below 20,000, 256 from there on.
     augment: random changes of the samples in training: the strength of small turns, zooms and shifts of images,
         or a callable from a batch to a changed batch; None for none. "auto": 0.5 for images, none for rows.
-    optimizer: adadelta, adagrad, adam, adamw, momentum, rmsprop, sgd, or a callable from parameters to an optimiser.
+    optimizer: adadelta (or adadelta-keras), adagrad, adam, adamw, momentum, rmsprop, sgd, or a callable from parameters
+        to an optimiser.
     lr: learning rate; None takes the optimiser's usual one. A callable brings its own.
     device: "auto", "cpu", "cuda", ...
     precision: of training: "float32", "bf16", or "auto": bf16 on a GPU that has it, float32 elsewhere.

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ import torch
 import diffclust
 from diffclust.callbacks import StopWhenLabelsSettle
 from diffclust.engine.checkpoint import CheckpointFolder, pack, unpack
+from diffclust.estimator import describe
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
@@ -234,3 +236,8 @@ def test_control_c_leaves_a_usable_estimator_and_a_checkpoint(quick, digits, tmp
     model.save(tmp_path / "saved")
     assert (diffclust.load(tmp_path / "saved").predict(digits[0]) == model.labels_).all()
     assert (model.fit(digits[0]).labels_ == whole.labels_).all()
+
+
+def test_settings_that_are_code_are_told_apart():
+    rates = [partial(torch.optim.SGD, lr=lr) for lr in (0.1, 0.1, 0.2)]
+    assert describe(rates[0]) == describe(rates[1]) != describe(rates[2])

@@ -308,10 +308,29 @@ def test_powers_are_matched_within_their_bounds():
     assert layer.powers[0] == 1.5
     layer.match_powers(z, 1.6)  # too little
     assert layer.powers.tolist() == pytest.approx([1.5, 1.6, 1.6], rel=1e-5)
-    decided = CrossMetricLayer(5, 6, ["euclidean"]).double()
-    decided.set_centers(100 * torch.eye(6, dtype=torch.float64)[:5])
-    decided.match_powers(50 + rows(200, 6))  # rows in the middle of all: the prediction is the less decided one
-    assert decided.powers[1] >= 2
+    layer.match_powers(z, 1.2)  # never below the prediction's
+    assert layer.powers.tolist() == pytest.approx([1.5, 1.5, 1.5])
+    decided = CrossMetricLayer(5, 6, ["cosine"]).double()
+    decided.set_centers(centers)
+    near = centers.repeat(40, 1) + 0.01 * z
+    decided.stretch_to(near, 1e3)
+    p1, p2 = decided.assignments(near)
+    assert entropy(p2.detach(), axis=1).mean() < entropy(p1.detach(), axis=1).mean()
+    decided.match_powers(near)
+    assert decided.powers.tolist() == pytest.approx([2, 2])
+    pair = CrossMetricLayer(2, 6, ["euclidean"]).double()
+    pair.set_centers(centers[:2])
+    pair.match_powers(z)  # its prediction is all or nothing
+    assert pair.powers.tolist() == [2, 2]
+
+
+def test_rounding_is_not_stretched():
+    z = rows(1, 6) * torch.linspace(0.5, 2, 50, dtype=torch.float64)[:, None]  # one direction
+    layer = CrossMetricLayer(3, 6, ["cosine", "euclidean"]).double()
+    layer.set_centers(z[:3])
+    layer.stretch_to(z, 6)
+    assert layer.stretch[0] == 1
+    assert layer.stretch[1] > 1
 
 
 def test_entropies_are_scipys():

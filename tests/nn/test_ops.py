@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.autograd import gradcheck
 
-from diffclust.nn.ops import ASSIGNMENTS, hard, softmax, sparsemax, squared_distances
+from diffclust.nn.ops import ASSIGNMENTS, hard, largest, softmax, sparsemax, squared_distances
 
 quick = settings(deadline=None, derandomize=True, max_examples=50)
 rows_of_logits = st.lists(st.floats(-20, 20, width=32), min_size=1, max_size=8)
@@ -98,3 +98,9 @@ def test_assignments_sum_to_one_and_ignore_a_common_shift(name, row, shift):
 
 def test_sparsemax_survives_large_logits():
     assert sparsemax(torch.tensor([[1e8, 0.0, 0.0]])).tolist() == [[1, 0, 0]]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_the_largest_of_each_row(dtype):
+    logits = torch.tensor([[0.0, 3.0, -1.0], [2.0, 1.0, 0.0]], dtype=dtype, requires_grad=True)
+    assert largest(logits).tolist() == [1, 0]

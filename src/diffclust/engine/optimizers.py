@@ -85,6 +85,7 @@ def _advance(gradient: Tensor, square: Tensor, travelled: Tensor, group: dict[st
 
 OPTIMIZERS: dict[str, tuple[Callable[..., Optimizer], float]] = {
     "adadelta": (Adadelta, 1.0),
+    "adadelta-keras": (partial(Adadelta, rho=0.95, eps=1e-7), 1.0),  # torch has 0.9 and 1e-6
     "adagrad": (torch.optim.Adagrad, 1e-2),
     "adam": (torch.optim.Adam, 1e-3),
     "adamw": (torch.optim.AdamW, 1e-3),

@@ -150,7 +150,7 @@ class CrossMetric(AutoencoderClusterer):
     pretrained with Adam. `predict_proba` gives P₁ itself, or P₂ as `inference` says; with two clusters P₁ is all or
     nothing. `CrossMetric.paper("mnist", metric="cosine")` has the paper's settings, but for what it does not say or our
     copy does not show: the learning rate, its weight decay (none here) and how long the autoencoder is trained (50
-    epochs here, as in Deep k-Means, whose network is the same).
+    epochs here, as in Deep k-Means, whose network is the same), and for `spread`, without which angles lose clusters.
 
     metric: of the target P₂: "euclidean" (HOMO), "cosine" (HOE), "correlation" (HOT), "cityblock" (HIT), or several
         of them, for a loss over all pairs of assignments.
@@ -162,7 +162,7 @@ class CrossMetric(AutoencoderClusterer):
         1 / (1 + z²) is all but flat where z is small, and cosine distances are at most 2. 0: as they are.
     power: r, of the closeness.
     matched: raise the target's power before clustering until P₂ is as decided as P₁, by their mean entropies (up to 8).
-        False: r for both, as in the paper.
+        Where P₁ is all or nothing, as with two clusters, it stays. False: r for both, as in the paper.
     noise: share of the values hidden from the autoencoder while it is pretrained.
     decay, decay_every: factor on the learning rate after so many epochs.
     tolerance: stop when a smaller share of the labels changes from one epoch to the next; 0: never.

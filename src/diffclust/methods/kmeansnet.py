@@ -14,7 +14,6 @@ tied, moves them in closed form, and goes back to the best partition if it start
 """
 
 import math
-from functools import partial
 from typing import Any, ClassVar
 
 import torch
@@ -22,7 +21,6 @@ from torch import Tensor
 
 from ..engine.data import Batch, Data
 from ..engine.model import ClusterModel, Losses, Pretraining
-from ..engine.optimizers import Adadelta
 from ..estimator import PrototypeClusterer, hyperparameters
 from ..nn.autoencoders import Autoencoder
 from ..nn.cluster import ClusterLayer, Start
@@ -193,8 +191,8 @@ class KMeansNet(PrototypeClusterer):
             "network": network,
             "epochs": 3000,
             "pretrain_epochs": 300,
-            # as Keras has it: with torch's eps, ten times as large, the autoencoder may never leave the mean image
-            "optimizer": partial(Adadelta, lr=1.0, rho=0.95, eps=1e-7),
+            # with torch's, whose eps is ten times as large, the autoencoder may never leave the mean image
+            "optimizer": "adadelta-keras",
             "augment": None,
             "batch_size": 256,
             "alpha": alpha,

@@ -20,6 +20,8 @@ from .ops import (
 )
 from .parallel import totals
 
+DECIDED = 1e-3  # mean entropy below which an assignment is all or nothing
+
 Side = Literal["prediction", "target"]
 
 
@@ -114,17 +116,21 @@ class CrossMetricLayer(ClusterLayer):
         """Multiply the distances of a target by what brings their mean over these rows up to `least`; never by < 1."""
         z, centers = z.double() - self.origin, self.centers.double() - self.origin
         means = torch.stack([METRICS[metric](z, centers).mean() for metric in self.metrics])
-        there = means > 1e-30  # else all rows and centres are one
+        rounding = [1e-6 if metric in ("cosine", "correlation") else 1e-30 for metric in self.metrics]
+        there = means > means.new_tensor(rounding)  # else all rows and centres are one
         self.stretch.copy_(torch.where(there, least / torch.where(there, means, 1), 1).clamp_min(1))
 
     @torch.no_grad()
     def match_powers(self, z: Tensor, most: float = 8.0) -> None:
-        """Give each target the power, from P₁'s to `most`, at which its mean entropy over these rows is that of P₁."""
+        """Give each target the power, from P₁'s to `most`, at which its mean entropy over these rows is that of P₁.
+        Where P₁ is all or nothing, as with two clusters, there is nothing to match."""
         prediction, *targets = (q.double() for q in self.closeness(z))
         least = self.powers[0].double()
         wanted = entropy(log_balance(prediction, prediction.sum(0), least)).mean()
+        if wanted < DECIDED:
+            return
         for place, q in enumerate(targets, 1):
-            low, high = least, torch.full_like(least, most)
+            low, high = least, least.clamp_min(most)
             for _ in range(40):
                 r = (low + high) / 2
                 flat = entropy(log_balance(q, q.sum(0), r)).mean() > wanted

@@ -39,8 +39,8 @@ def kmeans_plus_plus(x: Tensor, n_clusters: int, generator: Generator | None = N
     nearest = squared_distances(centred, centred[chosen])[:, 0]
     for _ in range(1, n_clusters):
         candidates = draw_proportional(nearest, n_candidates, generator)
-        logits = torch.addmm(-squares[candidates, None], 2 * centred[candidates], centred.T)
-        remaining = torch.minimum(nearest, (squares - logits).clamp_min(0))  # (candidates, n)
+        nearness = torch.addmm(-squares[candidates, None], 2 * centred[candidates], centred.T)  # |x|² - |x - c|²
+        remaining = torch.minimum(nearest, (squares - nearness).clamp_min(0))  # (candidates, n)
         best = remaining.sum(1).argmin()
         nearest = remaining[best]
         chosen = torch.cat([chosen, candidates[best, None]])

@@ -22,8 +22,8 @@ def key(data: str, method: str, text: str) -> str:
 def written(value: Any) -> str:
     """A setting that is code, such as an optimiser with its rate, as one would write it."""
     if isinstance(value, partial):
-        options = ", ".join(f"{name}={option}" for name, option in sorted(value.keywords.items()))
-        return f"{value.func.__name__}({options})"
+        options = [f"{name}={option}" for name, option in sorted(value.keywords.items())]
+        return f"{value.func.__name__}({', '.join([*map(str, value.args), *options])})"
     raise TypeError(f"{value!r} cannot be a setting of a row: it has no text that stays the same")
 
 
