@@ -4,7 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from diffclust.engine.optimizers import Adadelta
+from diffclust.engine.optimizers import Adadelta, _advance, _advance_at_once
+from diffclust.nn.fused import has_triton
 
 
 @pytest.fixture
@@ -48,3 +49,18 @@ def test_its_state_travels(network, device):
     expected = losses(network, first, 5, device)
     assert losses(copied, second, 5, device) == pytest.approx(expected, rel=1e-5)
     assert losses(plain, third, 5, device) == pytest.approx(expected, rel=1e-4)
+
+
+@pytest.mark.skipif(not has_triton(), reason="needs Triton")
+@pytest.mark.parametrize(("rho", "eps"), [(0.9, 1e-6), (0.95, 1e-7)])
+def test_the_kernel_takes_the_same_step(rho, eps):
+    device = "cuda" if torch.cuda.is_available() else "cpu"  # there in Triton's interpreter
+    plain = [torch.zeros(2500, device=device) for _ in range(2)]
+    fused = [moment.clone() for moment in plain]
+    for _ in range(3):
+        gradient = torch.randn(2500, device=device)
+        gradient[::7] = 0
+        expected = _advance(gradient, *plain, {"rho": rho, "eps": eps})
+        step = _advance_at_once(gradient.clone(), *fused, {"rho": rho, "eps": eps})
+        torch.testing.assert_close(step, expected, rtol=1e-5, atol=1e-9)
+        torch.testing.assert_close(fused, plain, rtol=1e-5, atol=1e-12)

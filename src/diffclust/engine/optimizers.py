@@ -8,12 +8,15 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
+from ..nn.fused import has_triton
 from .model import Trainable
+
+BLOCK = 1024  # numbers a program of the kernel works on
 
 
 class Adadelta(torch.optim.Adadelta):
     """torch's Adadelta, with fewer passes over the memory. On a GPU the moments of all parameters lie in one tensor
-    each, so that a step is a dozen launches however many parameters there are."""
+    each, so that a step is a dozen launches however many parameters there are, and with Triton three."""
 
     def __init__(self, parameters: Any, **options: Any) -> None:
         super().__init__(parameters, **options)
@@ -36,7 +39,8 @@ class Adadelta(torch.optim.Adadelta):
             if len(members) == len(self.members) and all(a is b for a, b in zip(members, self.members, strict=True)):
                 gradient = self.flat["gradient"]
                 torch._foreach_copy_(self._views(gradient), [p.grad for p in members])
-                delta = _advance(gradient, self.flat["square_avg"], self.flat["acc_delta"], group)
+                advance = _advance_at_once if has_triton() else _advance
+                delta = advance(gradient, self.flat["square_avg"], self.flat["acc_delta"], group)
                 torch._foreach_add_(members, self._views(delta), alpha=-group["lr"])
                 return None  # else another regime's parameters: the same moments, one by one
         elif simple and all(p.device.type == "cpu" for p in members):
@@ -81,6 +85,16 @@ def _advance(gradient: Tensor, square: Tensor, travelled: Tensor, group: dict[st
     delta = (travelled + eps).div_(square + eps).sqrt_().mul_(gradient)
     travelled.mul_(rho).addcmul_(delta, delta, value=1 - rho)
     return delta
+
+
+def _advance_at_once(gradient: Tensor, square: Tensor, travelled: Tensor, group: dict[str, Any]) -> Tensor:
+    """The same by one kernel; the step takes the gradient's place."""
+    from ..nn import kernels
+
+    grid = (-(-gradient.numel() // BLOCK),)
+    with torch.cuda.device_of(gradient):
+        kernels.adadelta[grid](gradient, square, travelled, gradient.numel(), group["rho"], group["eps"], BLOCK=BLOCK)
+    return gradient
 
 
 OPTIMIZERS: dict[str, tuple[Callable[..., Optimizer], float]] = {

@@ -1,4 +1,4 @@
-"""Triton kernels for chains of small 3x3 convolutions with batch norm and ReLU, images stored (b, h, w, c).
+"""Triton kernels: chains of small 3x3 convolutions with batch norm and ReLU, images stored (b, h, w, c), and Adadelta.
 
 With few channels such a layer is all memory traffic. What batch norm and ReLU do to a layer's input is done while
 it is read, and the sums they need are taken while its output is written; so each layer is read and written once.
@@ -245,3 +245,17 @@ def fold_weights(
     tap, cf, cm = i // (C_FIXED * C_MOVED), i // C_MOVED % C_FIXED, i % C_MOVED
     at = cf * stride_fixed + cm * stride_moved + tap * stride_tap
     tl.store(gradient + at, tl.sum(sums, 0), mask=i < count)
+
+
+@triton.jit
+def adadelta(gradient, square, travelled, count, rho, eps, BLOCK: tl.constexpr):
+    """Both moments brought up to date, and the step in the gradient's place: each number is read and written once."""
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    here = i < count
+    g = tl.load(gradient + i, mask=here, other=0.0)
+    s = tl.load(square + i, mask=here, other=0.0) * rho + (1 - rho) * g * g
+    t = tl.load(travelled + i, mask=here, other=0.0)
+    delta = tl.sqrt((t + eps) / (s + eps)) * g
+    tl.store(square + i, s, mask=here)
+    tl.store(travelled + i, t * rho + (1 - rho) * delta * delta, mask=here)
+    tl.store(gradient + i, delta, mask=here)
