@@ -58,6 +58,16 @@ def test_a_row_that_labels_chose_lambda_for_says_so(records):
     assert [line[2] for line in shown.lines[:2]] == ["90.00 ± 0.00 †", "50.00 ± 0.00"]  # scores of the other samples
 
 
+def test_a_row_that_labels_chose_lambda_for_is_not_ranked(records):
+    one = row()
+    tried(records, one, [(50, 50), (60, 60), (70, 90)])
+    shown = printed(table(one, random_states=SEEDS), records)
+    cells = {line[0]: line[2] for line in shown.lines}
+    assert cells == {"DKM-p, λ = 1": "60.00 ± 0.00 †", "DKM-p, λ = 10 by validation labels": "70.00 ± 0.00"}
+    assert "not ranked" in shown.notes[0]
+    assert "not ranked" not in printed(table(Row("k-means", spec())), records).notes[0]
+
+
 @pytest.fixture
 def small():
     """Deep k-Means on a few digits, in a table with seeds of its own."""

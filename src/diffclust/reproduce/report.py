@@ -89,7 +89,8 @@ def _row(
     cells = []
     for column in table.metrics.values():
         values = [outcome.figures[column] for outcome in outcomes]
-        mark = f" {MARK}" if as_good(values, best[row.spec.where][column]) else ""
+        ranked = not row.by_labels and as_good(values, best[row.spec.where][column])
+        mark = f" {MARK}" if ranked else ""
         cells.append(spread(values) + mark)
     wanted = row.wanted(seeds)
     many = f"mean of {len(outcomes)}" + (f" (of {wanted})" if len(outcomes) < wanted else "")
@@ -103,8 +104,8 @@ def _row(
 
 
 def _best(table: Table, records: Records, where: str) -> dict[str, list[float]]:
-    """For each score, the runs of the row with the best mean on a data set."""
-    rows = [records.of(row.spec) for row in table.rows if row.spec and row.spec.where == where]
+    """For each score, the runs of the row with the best mean on a data set, of those that labels had no part in."""
+    rows = [records.of(row.spec) for row in table.rows if row.spec and row.spec.where == where and not row.by_labels]
     found: dict[str, list[float]] = {}
     for column in table.metrics.values():
         values = [[outcome.figures[column] for outcome in outcomes] for outcomes in rows if outcomes]
@@ -132,6 +133,7 @@ def _remarks(table: Table, records: Records) -> list[str]:
     remarks = [
         f"{MARK}: the best mean of ours on the data set, or not significantly different from it (Welch's t-test over "
         f"the runs, p > {LEVEL:g})."
+        + (" Rows whose λ was chosen by labels are not ranked." if any(row.by_labels for row in table.rows) else "")
     ]
     groups: dict[str, list[Row]] = {}
     for row in table.rows:

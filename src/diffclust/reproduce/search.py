@@ -38,7 +38,8 @@ def with_choices(table: Table, records: Records) -> Table:
         rows.append(replace(row, label=named(row.label, row.spec)))
         choice = chosen(row, records, table.numbers(SEARCH_SEEDS))
         if choice is not None:
-            rows.append(replace(row, label=f"{named(row.label, choice)} by validation labels", spec=choice))
+            label = f"{named(row.label, choice)} by validation labels"
+            rows.append(replace(row, label=label, spec=choice, by_labels=True))
     return replace(table, rows=tuple(rows))
 
 

@@ -148,6 +148,7 @@ class Row:
     x: place on the axis of a sweep.
     seeds: at most so many runs; 0 for as many as the other rows have.
     weights: the values of `weight` (λ) that a search by validation labels chooses from: see `search.py`.
+    by_labels: labels chose its settings, so it is not ranked among the others.
     """
 
     label: str
@@ -159,6 +160,7 @@ class Row:
     x: float = 0.0
     seeds: int = 0
     weights: tuple[float, ...] = ()
+    by_labels: bool = False
 
     def wanted(self, seeds: int) -> int:
         """How many runs, where the table has so many."""
