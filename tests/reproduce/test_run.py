@@ -109,7 +109,7 @@ def test_work_in_pieces_ends_where_whole_work_does(runner, records, monkeypatch,
 
 
 def test_a_clean_stop_leaves_one_checkpoint_that_can_travel(runner, records, monkeypatch, tmp_path):
-    monkeypatch.setattr(run, "MANY_ROWS", 0)
+    monkeypatch.setattr(run, "RARELY", 1)
     monkeypatch.setattr(run, "time", FakeTime())
     rows = table(Row("plain", spec(epochs=12)))
     first = runner(minutes=10 / 60)

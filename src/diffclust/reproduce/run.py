@@ -29,7 +29,8 @@ from .spec import Row, Spec, Table
 
 EVERY = 50  # epochs between two points of a curve, as in the authors' code; short runs have twenty
 BATCH = 256  # rows of a stream that arrive together, as many as the papers have in a batch
-MANY_ROWS = 10_000  # from there on an epoch on a CPU is worth a checkpoint
+MANY_ROWS = 10_000  # from there on an epoch of a network on a CPU is worth a checkpoint
+RARELY = 100  # epochs between checkpoints else: half a minute of five networks on a GPU, whose checkpoint is 200 MB
 FEW_VALUES = 10**8  # up to there sparse rows are made dense, to lie on the device whole: all text sets of the papers
 
 
@@ -172,7 +173,8 @@ class Runner:
         epochs = spec.settings.get("epochs", "auto")
         every = EVERY if epochs == "auto" else max(1, min(EVERY, epochs // 20))
         curves = [] if spec.validation else [Evaluate(y, every)]  # they would be of all samples
-        slow = X.shape[0] >= MANY_ROWS and choose_device(self.device).type == "cpu"
+        learns = spec.settings.get("network") != "identity"
+        slow = learns and X.shape[0] >= MANY_ROWS and choose_device(self.device).type == "cpu"
         estimator = spec.estimator()(
             **settings,
             n_init=restarts,
@@ -181,7 +183,7 @@ class Runner:
             verbose=self.verbose,
             callbacks=[*curves, Clock(self.deadline)],
             checkpoint=folder,
-            checkpoint_every=1 if slow else 20,
+            checkpoint_every=1 if slow else RARELY,
         )
         try:
             estimator.fit(X)
