@@ -4,8 +4,9 @@ influence of the number of blocks (the paper's Figure 3).
     DIFFCLUST_DATA=... python benchmarks/sscnet.py [--data usps,coil20] [--methods sscnet] [--seeds 5] [--device cuda]
 
 Methods: sscnet (the defaults), sscnet-paper (the paper's settings as far as they are known), sscnet-N-blocks (the
-paper's convolutional dictionary with N blocks, our training), ssc, kmeans, ae-kmeans (the same network, pretraining
-and augmentation as sscnet's defaults, then k-means of the embedding: TELL with no epochs, sphere=False).
+paper's convolutional dictionary with N blocks, our training), sscnet-conv-N-blocks (our network with N blocks; 1 is the
+default), ssc, kmeans, ae-kmeans (the same network, pretraining and augmentation as sscnet's defaults, then k-means of
+the embedding: TELL with no epochs, sphere=False).
 A run that is in the CSV is not repeated. Labels are used for the scores alone.
 """
 
@@ -40,8 +41,9 @@ def run(method: str, data: str, X: Any, k: int, seed: int, device: str) -> tuple
         name = data if data in SSCNet.papers else "mnist"
         model = SSCNet.paper(name, n_clusters=k, device=device, random_state=seed)
     elif method.endswith("blocks"):
-        blocks = int(method.split("-")[1])
-        model = SSCNet(k, network="conv-dictionary", n_blocks=blocks, device=device, random_state=seed)
+        network = "conv" if method.startswith("sscnet-conv-") else "conv-dictionary"
+        blocks = int(method.split("-")[-2])
+        model = SSCNet(k, network=network, n_blocks=blocks, device=device, random_state=seed)
     else:
         model = SSCNet(k, device=device, random_state=seed)
     model.fit(X)
