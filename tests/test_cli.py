@@ -562,7 +562,7 @@ def test_reproduce_a_part_elsewhere(works, tmp_path, small_table):
     shown = works(*words, "--show")
     assert "not run yet" in shown
     assert "one run" in shown
-    assert "seed 0.2:" in works(*words, "--only", "tell", "--seeds", "3", "--together")
+    assert "seed 2:" in works(*words, "--only", "tell", "--seeds", "3")
 
 
 def test_reproduce_stops_in_time_and_goes_on(works, small_table):

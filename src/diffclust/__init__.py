@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from .methods.tell import TELL
     from .methods.vade import VaDE
     from .persistence import load
+    from .together import fit_together
 
 __version__ = "0.1.0"
 __all__ = [
@@ -36,6 +37,7 @@ __all__ = [
     "callbacks",
     "datasets",
     "distributed",
+    "fit_together",
     "load",
     "metrics",
     "nn",
@@ -49,6 +51,8 @@ def __getattr__(name: str) -> Any:
         return import_module(f".{name}", __name__)
     if name == "distributed":
         return import_module(".engine.distributed", __name__).distributed
+    if name == "fit_together":
+        return import_module(".together", __name__).fit_together
     if name == "load":
         return import_module(".persistence", __name__).load
     for method in (*METHODS, *TRANSDUCTIVE):

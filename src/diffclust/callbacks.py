@@ -23,8 +23,13 @@ def _labels(model: ClusterModel, data: Data) -> torch.Tensor:
     return data.map(lambda x: model.clusters.logits(model.embed(x).double()).argmax(1))
 
 
-SIDE_BY_SIDE = 8  # restarts at most: more would wait for memory
+SIDE_BY_SIDE = 8  # runs at most: more would wait for memory
 PARALLEL = ("cuda",)  # kinds of device where that is faster than one after the other
+
+
+def at_once(device: torch.device) -> int:
+    """How many runs a device takes side by side."""
+    return SIDE_BY_SIDE if device.type in PARALLEL else 1
 
 
 class StopWhenLabelsSettle:
@@ -204,10 +209,11 @@ class ProgressBar:
 class Watchers:
     """Who watches one fit: the user's callbacks, the progress bar, scikit-learn's own callback protocol."""
 
-    def __init__(self, estimator: Any, epochs: int) -> None:
+    def __init__(self, estimator: Any, epochs: int, quiet: bool = False) -> None:
         self.estimator = estimator
         self.context = estimator._init_callback_context(max_subtasks=estimator.n_init * epochs)
-        self.bar = ProgressBar(estimator.n_init) if estimator.verbose and present().leads else None
+        shown = estimator.verbose and present().leads and not quiet
+        self.bar = ProgressBar(estimator.n_init) if shown else None
 
     def __enter__(self) -> Self:
         self.context.call_on_fit_task_begin(estimator=self.estimator)
@@ -229,7 +235,7 @@ class Watchers:
                 return False
             return inspect.isroutine(callback) or hasattr(callback, "state_dict") or hasattr(callback, "stateless")
 
-        return SIDE_BY_SIDE if device.type in PARALLEL and all(map(discreet, self.estimator.callbacks)) else 1
+        return at_once(device) if all(map(discreet, self.estimator.callbacks)) else 1
 
     def tell_sklearn(self, progress: Progress) -> None:
         task = self.context.subcontext(task_name=progress.phase)

@@ -22,11 +22,10 @@ from torch.optim import Optimizer
 
 from . import networks
 from .callbacks import Watchers
-from .engine.capture import Steps
 from .engine.checkpoint import CheckpointFolder, Ledger, Page, random_states, set_random_states
 from .engine.data import Data, TensorRows
 from .engine.distributed import Processes, present
-from .engine.lanes import Lane, side_by_side
+from .engine.lanes import Lane, Work, complete
 from .engine.loop import Callback, Record, Stage, Training, training
 from .engine.model import ClusterModel, Pretraining, Report, Trainable
 from .engine.optimizers import OPTIMIZERS, make_optimizer
@@ -161,6 +160,12 @@ class PrototypeClusterer(
 
     @with_callbacks
     def fit(self, X: Any, y: Any = None) -> Self:
+        complete([self._fitting(X)])
+        self._warn(stacklevel=3)  # the caller of fit, past scikit-learn's wrapper
+        return self
+
+    def _fitting(self, X: Any, quiet: bool = False) -> Generator[Work[Run], None, None]:
+        """A fit that gives the lanes of its restarts, and goes on when they have been run."""
         among = present()
         with among.together():
             self._check_settings()
@@ -172,34 +177,22 @@ class PrototypeClusterer(
         among.check_same({"data": f"{n} rows of {given.rows.row_shape}", **self._described()})
         data = Data(given.rows, device, self._batch_size(n), augmentation, among)
         with among.sharing():
-            runs = self._fit(data)
-        self._adopt(given, runs)
-        if among.leads:
-            self._warn(stacklevel=3)  # the caller of fit, past scikit-learn's wrapper
-        return self
-
-    def _fit(self, data: Data) -> list[Run]:
-        """All restarts."""
-        device = data.device
-        with seeded(0, device):  # a misfit of network and data shows before training
-            trial = self.build_model(self.build_autoencoder(data), len(data))
-            plan = self._epochs(self.epochs, data, 1) + sum(epochs for *_, epochs in self._plan(trial, data))
-        ledger = self._ledger(data)
-        runs: list[Run] = []
-        with Watchers(self, epochs=plan) as watchers:
-            width = watchers.width(device)
-            for first in range(0, self.n_init, width):
+            with seeded(0, device):  # a misfit of network and data shows before training
+                trial = self.build_model(self.build_autoencoder(data), n)
+                plan = self._epochs(self.epochs, data, 1) + sum(epochs for *_, epochs in self._plan(trial, data))
+            ledger = self._ledger(data)
+            with Watchers(self, epochs=plan, quiet=quiet) as watchers:
                 lanes = [
                     Lane(self._run(data, restart, watchers.callbacks(), ledger), Randomness(seed, device))
-                    for restart, seed in list(enumerate(ledger.seeds))[first : first + width]
+                    for restart, seed in enumerate(ledger.seeds)
                 ]
-                capture = None if data.among.alone else False  # exchanges are not recorded
-                steps = Steps(device, expected=plan * data.steps, capture=capture)
-                runs += side_by_side(lanes, steps, ledger)
-                if ledger.interrupted:
-                    break
-        ledger.close()
-        return runs
+                capture = None if among.alone else False  # exchanges are not recorded
+                yield Work(lanes, ledger, device, watchers.width(device), plan * data.steps, capture)
+            ledger.close()
+        runs = [lane.result for lane in lanes if lane.result is not None]
+        if not runs:
+            raise KeyboardInterrupt  # in another fit beside this one, before it had begun
+        self._adopt(given, runs)
 
     def _run(
         self, data: Data, restart: int, callbacks: Sequence[Callback], ledger: Ledger
@@ -407,7 +400,7 @@ class PrototypeClusterer(
         self.n_iter_ = sum(record["phase"] == "clustering" for record in run.history)
 
     def _warn(self, stacklevel: int) -> None:
-        for message in self.diagnostics_["warnings"]:
+        for message in self.diagnostics_["warnings"] if present().leads else []:
             warnings.warn(message, ConvergenceWarning, stacklevel=stacklevel + 1)
 
     @property

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from conftest import OWN_STOP
-from diffclust import TELL, AEKMeans, callbacks
+from diffclust import TELL, AEKMeans, VaDE, callbacks, fit_together
 from diffclust.engine import capture
 from diffclust.engine.data import Data, TensorRows
 from diffclust.engine.lanes import train
@@ -93,6 +93,24 @@ def test_restarts_side_by_side_give_what_they_give_alone(method, images, counted
     for one, other in zip(together.runs_, alone.runs_, strict=True):
         first, second = ([r.get("reconstruction", 0) for r in run["history"][:12]] for run in (one, other))
         assert first == pytest.approx(second, rel=2e-2)
+
+
+def test_different_estimators_side_by_side(images, counted, monkeypatch, exact):
+    settings = {"epochs": 12, "pretrain_epochs": 12, "device": "cuda", "precision": "float32"}
+
+    def build():
+        return [
+            TELL(4, random_state=0, batch_size=64, **settings),
+            TELL(4, random_state=1, batch_size=128, weight=0.5, n_init=2, **settings),
+            VaDE(4, random_state=0, batch_size=64, network="dense", repair=False, **settings),
+        ]
+
+    together = fit_together(build(), images)
+    assert max(counted) == 4
+    for ours, other in zip(together, build(), strict=True):
+        for one, alone in zip(ours.runs_, other.fit(images).runs_, strict=True):
+            first, second = ([r.get("reconstruction", 0) for r in run["history"][:12]] for run in (one, alone))
+            assert first == pytest.approx(second, rel=2e-2)
 
 
 class Stubborn(nn.Module):

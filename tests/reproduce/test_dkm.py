@@ -48,13 +48,13 @@ def on_digits(*labels, **changes) -> Table:
 @pytest.fixture
 def count_starts(monkeypatch):
     fits = []
-    fit = AEKMeans.fit
+    fitting = AEKMeans._fitting
 
-    def counted(self, X, y=None):
+    def counted(self, given, quiet=False):
         fits.append(self.random_state)
-        return fit(self, X, y)
+        return fitting(self, given, quiet)
 
-    monkeypatch.setattr(AEKMeans, "fit", counted)
+    monkeypatch.setattr(AEKMeans, "_fitting", counted)
     return fits
 
 
@@ -119,10 +119,10 @@ def test_what_is_recorded_is_a_fit_from_the_shared_start(runner, records):
 
 
 @pytest.mark.parametrize("first", ["AE-KM", "DKM-p"])
-def test_the_start_is_trained_once_whichever_row_comes_first(runner, records, count_starts, first):
+def test_the_start_is_trained_once_whichever_row_comes_first(runner, records, count_starts, first, beside):
     table = on_digits("AE-KM", "DKM-p")
     for label in (first, "AE-KM", "DKM-p"):
-        assert runner(together=True).run(table.only([label]), 2)  # each start is a seed's own: no restarts of one fit
+        assert runner().run(table.only([label]), 2)
     assert count_starts == list(SEEDS[:2])
     assert {(o.seed, o.restart) for o in records.outcomes} == {(seed, 0) for seed in SEEDS[:2]}
     assert all(float(o.place["seconds"]) >= 0 for o in records.outcomes)
@@ -146,14 +146,14 @@ def test_labels_of_the_validation_part_change_no_score_but_its_own():
     validation, _ = run.split(len(y), spec.validation)
     other = y.copy()
     other[validation] = (other[validation] + 1 + np.arange(len(validation))) % 10
-    figures = [run.outcome(spec, 0, 0, truth, {"labels": labels}, 0.0, "", "").figures for truth in (y, other)]
+    figures = [run.outcome(spec, 0, truth, {"labels": labels}, 0.0, "", "").figures for truth in (y, other)]
     assert figures[0].pop("acc_validation") != figures[1].pop("acc_validation")
     assert figures[0] == figures[1]
 
 
 def test_the_authors_seeds_in_their_order(runner, records):
     table = on_digits("KM")
-    assert runner(together=True).run(table, 2)
+    assert runner().run(table, 2)
     assert [o.seed for o in records.outcomes] == list(SEEDS[:2])
     records.add("x", [outcome(table.rows[0].spec, 0, 50.0), outcome(table.rows[0].spec, SEEDS[4], 50.0)])
     assert runner().run(table, 4)  # a run with another seed is not one of the authors'

@@ -7,7 +7,8 @@ import pytest
 import scipy.sparse as sp
 from sklearn.cluster import KMeans, MiniBatchKMeans
 
-from diffclust import TELL, datasets, metrics
+from diffclust import TELL, callbacks, datasets, metrics
+from diffclust.engine import lanes
 from diffclust.reproduce import run
 from diffclust.reproduce.record import Records
 from diffclust.reproduce.run import Runner
@@ -33,24 +34,24 @@ class FakeTime:
 @pytest.fixture
 def count_fits(monkeypatch):
     fits = []
-    fit = TELL.fit
+    fitting = TELL._fitting
 
-    def counted(self, X, y=None):
-        fits.append((len(X), self.random_state, self.n_init))
-        return fit(self, X, y)
+    def counted(self, given, quiet=False):
+        fits.append((len(getattr(given, "rows", given)), self.random_state))
+        return fitting(self, given, quiet)
 
-    monkeypatch.setattr(TELL, "fit", counted)
+    monkeypatch.setattr(TELL, "_fitting", counted)
     return fits
 
 
-def test_every_seed_is_run_once(runner, records, count_fits):
+def test_every_seed_is_run_once(runner, records, count_fits, beside):
     rows = table(Row("plain", spec()))
     assert runner().run(rows, 2)
-    assert count_fits == [(120, 0, 1), (120, 1, 1)]
+    assert count_fits == [(120, 0), (120, 1)]
     assert runner().run(rows, 2)
     again = Runner(Records(records.folder), runner().checkpoint, "cpu", say=lambda line: None)
     assert again.run(rows, 3)
-    assert count_fits == [(120, 0, 1), (120, 1, 1), (120, 2, 1)]
+    assert count_fits == [(120, 0), (120, 1), (120, 2)]
     assert (records.folder / "some-table.csv").exists()
     assert not list(runner().checkpoint.iterdir())
 
@@ -70,18 +71,19 @@ def test_what_is_recorded_is_what_a_fit_gives(runner, records):
     assert float(recorded.place["seconds"]) >= 0
 
 
-def test_the_seeds_as_restarts_of_one_fit(runner, records, count_fits):
-    rows = table(Row("plain", spec()))
-    runner(together=True).run(rows, 3)
-    assert count_fits == [(120, 0, 3)]
+def test_runs_side_by_side_are_what_they_are_alone(runner, records, beside, monkeypatch):
+    parties = []
+    perform = lanes._perform
+    monkeypatch.setattr(lanes, "_perform", lambda group: parties.append(len(group)) or perform(group))
+    monkeypatch.setattr(callbacks, "SIDE_BY_SIDE", 2)
+    runner().run(table(Row("plain", spec())), 3)
+    assert parties == ([2, 1] if beside else [1, 1, 1])
     X, y = run.load(spec())
-    model = TELL(**PLAIN, random_state=0, n_init=3, device="cpu").fit(X)
-    accuracies = [100 * metrics.accuracy(y, one["labels"]) for one in model.runs_]
-    assert [o.figures["acc"] for o in records.of(spec())] == pytest.approx(accuracies)
-    assert [(o.seed, o.restart) for o in records.of(spec())] == [(0, 0), (0, 1), (0, 2)]
-    del count_fits[:]
-    runner(together=True).run(rows, 5)
-    assert count_fits == [(120, 1, 2)]  # only what is lacking, from a seed that was not used
+    for seed, recorded in enumerate(records.of(spec())):
+        model = TELL(**PLAIN, random_state=seed, device="cpu").fit(X)
+        assert (recorded.seed, recorded.restart) == (seed, 0)
+        assert recorded.figures["acc"] == pytest.approx(100 * metrics.accuracy(y, model.labels_))
+        assert recorded.figures["clustering_loss"] == model.clustering_loss_
 
 
 def stopped(runner, monkeypatch, rows, seeds, minutes, **options):
@@ -93,14 +95,13 @@ def stopped(runner, monkeypatch, rows, seeds, minutes, **options):
     raise AssertionError("no end")
 
 
-@pytest.mark.parametrize("together", [False, True])
-def test_work_in_pieces_ends_where_whole_work_does(runner, records, monkeypatch, tmp_path, together):
+def test_work_in_pieces_ends_where_whole_work_does(runner, records, monkeypatch, tmp_path, beside):
     monkeypatch.setattr(run, "MANY_ROWS", 0)  # a checkpoint an epoch
     small = Spec("digits", "tell", changes={"n_clusters": 10, "pretrain_epochs": 4, "epochs": 6}, rows=120)
     rows = table(Row("whole", small))
-    whole = Runner(Records(tmp_path / "whole"), tmp_path / "other", "cpu", together=together, say=lambda line: None)
+    whole = Runner(Records(tmp_path / "whole"), tmp_path / "other", "cpu", say=lambda line: None)
     whole.run(rows, 2)
-    pieces = stopped(runner, monkeypatch, rows, 2, minutes=7 / 60, together=together)
+    pieces = stopped(runner, monkeypatch, rows, 2, minutes=7 / 60)
     assert pieces > 3
     for ours, theirs in zip(records.of(small), whole.records.of(small), strict=True):
         assert ours.figures == theirs.figures
@@ -142,7 +143,7 @@ def test_a_run_the_user_broke_off_is_not_recorded(runner, records, monkeypatch):
     assert records.outcomes == []
 
 
-def test_rows_on_the_same_features_share_one_network(runner, records, count_fits):
+def test_rows_on_the_same_features_share_one_network(runner, records, count_fits, beside):
     alone = {"n_clusters": 10, "pretrain_epochs": 2, "epochs": 0}
     network = Spec("digits", "tell", changes=alone, rows=120)
     rows = table(
@@ -153,8 +154,8 @@ def test_rows_on_the_same_features_share_one_network(runner, records, count_fits
         ),
         Row("two stages", Spec("digits", "tell", changes={**PLAIN, "sphere": True}, features=network)),
     )
-    runner(together=True).run(rows, 2)
-    assert sorted(count_fits) == [(120, 0, 1), (120, 0, 1), (120, 1, 1), (120, 1, 1)]  # network, centres; two seeds
+    runner().run(rows, 2)
+    assert sorted(count_fits) == [(120, 0), (120, 0), (120, 1), (120, 1)]  # network, centres; two seeds
     X, _ = run.load(network)
     ours = np.load(runner().checkpoint / f"{network.key}-1.npy")
     assert (ours == TELL(**alone, random_state=1, device="cpu").fit(X).transform(X)).all()
@@ -237,7 +238,7 @@ def test_a_stream_is_scored_as_it_arrives(runner, records, method):
     changes = PLAIN if method == "tell" else {"n_clusters": 10}
     online = Spec("digits", method, changes=changes, rows=700, start=100, arriving=600)
     offline = Spec("digits", method, changes=changes, rows=700)
-    runner(together=True).run(table(Row("online", online), Row("offline", offline)), 2)
+    runner().run(table(Row("online", online), Row("offline", offline)), 2)
     assert [o.seed for o in records.of(online)] == [0, 1]
     X, y = run.load(online)
     rng = np.random.default_rng(1)

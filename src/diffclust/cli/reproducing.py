@@ -24,7 +24,6 @@ def reproduce(
         list[str] | None,
         typer.Option(metavar="TEXT", help='Rows with this in them ("mnist: TELL"); may be repeated.'),
     ] = None,
-    together: Annotated[bool, typer.Option("--together", help="The runs of a row as restarts of one fit.")] = False,
     search: Annotated[
         bool, typer.Option("--search", help="Let validation labels choose λ, too, where the paper does.")
     ] = False,
@@ -57,7 +56,6 @@ def reproduce(
             checkpoint or Path("runs/reproduce-quick/checkpoints" if quick else "runs/reproduce"),
             device,
             float("inf") if minutes is None else minutes,
-            together,
             verbose=sys.stderr.isatty(),
             say=lambda line: print(line, flush=True),
         )

@@ -1,13 +1,13 @@
-"""Run what a table lacks: a fit after another, each from its checkpoint where there is one."""
+"""Run what a table lacks, each fit from its checkpoint where there is one."""
 
 import platform
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import count
+from itertools import count, islice
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -16,13 +16,14 @@ import torch
 
 from .. import __version__, datasets
 from ..baselines import BASELINES
-from ..callbacks import Evaluate
+from ..callbacks import Evaluate, at_once
 from ..engine.checkpoint import CheckpointFolder
 from ..engine.loop import Progress
 from ..engine.runtime import choose_device, choose_precision
 from ..metrics import accuracy, effective_clusters, scores
 from ..persistence import SUMS
 from ..persistence import load as load_estimator
+from ..together import fit_each
 from .record import LABEL_FREE, SCORES, Outcome, Records
 from .search import SEARCH_SEEDS, candidates, chosen, named
 from .spec import Row, Spec, Table
@@ -44,7 +45,7 @@ class Clock:
 
     deadline: float
     last: float = field(default_factory=lambda: time.monotonic())
-    stateless: ClassVar = True  # restarts side by side share the time
+    stateless: ClassVar = True  # runs side by side share the time
 
     def __call__(self, progress: Progress) -> None:
         now = time.monotonic()
@@ -54,19 +55,26 @@ class Clock:
             raise OutOfTime
 
 
+class Job(NamedTuple):
+    """One run of a row."""
+
+    spec: Spec
+    seed: int
+    label: str = ""
+
+
 @dataclass
 class Runner:
     """checkpoint: folder for what is begun and not finished, and for embeddings and starts that several rows share.
-    together: the seeds of a row as restarts of one fit, which a GPU runs side by side; not where the seeds are the
-        authors', or the start another's.
     say: called with a line for each finished run.
+
+    On a GPU the runs of a row learn side by side, each as it would alone.
     """
 
     records: Records
     checkpoint: Path
     device: str = "auto"
     minutes: float = float("inf")
-    together: bool = False
     verbose: bool = False
     say: Callable[[str], None] = print
     missing: dict[str, str] = field(default_factory=dict)  # data sets that could not be had, and why
@@ -81,7 +89,7 @@ class Runner:
             for row in table.rows:
                 if row.spec is None:
                     continue
-                self._complete(row.spec, row.wanted(seeds), table, row.label)
+                self._complete(table, self._lacking(table, row.spec, row.wanted(seeds), row.label))
                 if search and row.weights:
                     self._search(row, row.wanted(seeds), table)
         except OutOfTime:
@@ -89,51 +97,62 @@ class Runner:
         return True
 
     def _search(self, row: Row, seeds: int, table: Table) -> None:
-        for spec in candidates(row):
-            self._complete(spec, SEARCH_SEEDS, table, named(row.label, spec))
+        tried = [self._lacking(table, spec, SEARCH_SEEDS, named(row.label, spec)) for spec in candidates(row)]
+        self._complete(table, [job for jobs in tried for job in jobs])
         choice = chosen(row, self.records, table.numbers(SEARCH_SEEDS))
         if choice is not None:
-            self._complete(choice, seeds, table, f"{named(row.label, choice)} by validation labels")
+            label = f"{named(row.label, choice)} by validation labels"
+            self._complete(table, self._lacking(table, choice, seeds, label))
 
-    def _complete(self, spec: Spec, seeds: int, table: Table, label: str) -> None:
+    def _lacking(self, table: Table, spec: Spec, seeds: int, label: str) -> list[Job]:
         authors = table.numbers(seeds) if table.random_states else []
-        while spec.data not in self.missing:
-            done = [run for run in self.records.of(spec) if not authors or run.seed in authors]
-            lacking = seeds - len(done)
-            if lacking <= 0:
+        done = [run for run in self.records.of(spec) if not authors or run.seed in authors]
+        used = {run.seed for run in done}
+        fresh = (seed for seed in authors or count() if seed not in used)
+        return [Job(spec, seed, label) for seed in islice(fresh, max(0, seeds - len(done)))]
+
+    def _complete(self, table: Table, jobs: list[Job]) -> None:
+        """Jobs on one data set, as many at once as the device takes."""
+        many = at_once(choose_device(self.device))
+        for first in range(0, len(jobs), many):
+            if jobs[0].spec.data in self.missing:
                 return
-            seed = next(s for s in authors or count() if s not in {run.seed for run in done})
             if time.monotonic() >= self.deadline:
                 raise OutOfTime
             try:
-                X, y = load(spec)
+                X, y = load(jobs[0].spec)
             except FileNotFoundError as error:
                 if str(error) not in self.missing.values():
                     self.say(f"Not run here: {error}")
-                self.missing[spec.data] = str(error)
+                self.missing[jobs[0].spec.data] = str(error)
                 return
-            together = self.together and not authors and not spec.one_by_one
-            outcomes = self._outcomes(spec, X, y, seed, lacking if together else 1)
-            self.records.add(table.file, outcomes)
-            for outcome in outcomes:
+            for job, outcome in self._outcomes(jobs[first : first + many], X, y):
+                self.records.add(table.file, [outcome])
                 figures = " / ".join(f"{outcome.figures[name]:.2f}" for name in ("acc", "nmi", "ari"))
-                which = f"seed {outcome.seed}" + (f".{outcome.restart}" if len(outcomes) > 1 else "")
-                self.say(f"{spec.data}: {label}, {which}: {figures}, {outcome.place['seconds']} s")
+                self.say(f"{job.spec.data}: {job.label}, seed {job.seed}: {figures}, {outcome.place['seconds']} s")
 
-    def _outcomes(self, spec: Spec, X: Any, y: Any, seed: int, restarts: int) -> list[Outcome]:
-        if spec.features is not None:
-            X = self._embedding(spec.features, X, y, seed)
-        if spec.arriving:
-            return [self._streamed(spec, X, y, seed)]
-        if not spec.is_ours:
-            began = time.monotonic()
-            labels = classical(spec, X, seed)
-            seconds = time.monotonic() - began
-            return [outcome(spec, seed, 0, y, {"labels": labels}, seconds, f"cpu, {platform.machine()}", "float64")]
-        estimator = self._start(spec, X, y, seed) if spec.shared else self._fit(spec, X, y, seed, restarts)
-        seconds = sum(record["seconds"] for run in estimator.runs_ for record in run["history"]) / restarts
-        place = self._place(estimator)
-        return [outcome(spec, seed, restart, y, run, seconds, *place) for restart, run in enumerate(estimator.runs_)]
+    def _outcomes(self, jobs: list[Job], X: Any, y: Any) -> Iterator[tuple[Job, Outcome]]:
+        """Of runs of one kind: jobs of a row differ in seed and λ alone."""
+        kind = jobs[0].spec
+        samples = [X] * len(jobs)
+        if kind.features is not None:
+            samples = self._embeddings([Job(kind.features, job.seed) for job in jobs], X, y)
+        if kind.arriving:
+            yield from ((job, self._streamed(job.spec, X, y, job.seed)) for job in jobs)
+        elif not kind.is_ours:
+            for job, own in zip(jobs, samples, strict=True):
+                began = time.monotonic()
+                labels = classical(job.spec, own, job.seed)
+                seconds = time.monotonic() - began
+                place = f"cpu, {platform.machine()}", "float64"
+                yield job, outcome(job.spec, job.seed, y, {"labels": labels}, seconds, *place)
+        else:
+            estimators = self._starts(jobs, X, y) if kind.shared else self._fit(jobs, samples, y)
+            records = [record for estimator in estimators for record in estimator.runs_[0]["history"]]
+            seconds = sum(record["seconds"] for record in records) / len(jobs)
+            for job, estimator in zip(jobs, estimators, strict=True):
+                place = self._place(estimator)
+                yield job, outcome(job.spec, job.seed, y, estimator.runs_[0], seconds, *place)
 
     def _place(self, estimator: Any) -> tuple[str, str]:
         """Device and precision."""
@@ -162,57 +181,70 @@ class Runner:
             model.partial_fit(X[batch])
             labels.append(model.predict(X[batch]))
         run = {"labels": np.concatenate(labels)}
-        return outcome(spec, seed, 0, y[stream], run, time.monotonic() - began, *place)
+        return outcome(spec, seed, y[stream], run, time.monotonic() - began, *place)
 
-    def _fit(self, spec: Spec, X: Any, y: Any, seed: int, restarts: int) -> Any:
-        settings = dict(spec.settings)
-        if spec.begins is not None:
-            start = self._start(spec.begins, X, y, seed)
-            settings |= {"network": start.model_.autoencoder, "init": start.cluster_centers_}
-        folder = self.checkpoint / f"{spec.key}-{seed}x{restarts}"
-        epochs = spec.settings.get("epochs", "auto")
-        every = EVERY if epochs == "auto" else max(1, min(EVERY, epochs // 20))
-        curves = [] if spec.validation else [Evaluate(y, every)]  # they would be of all samples
-        learns = spec.settings.get("network") != "identity"
-        slow = learns and X.shape[0] >= MANY_ROWS and choose_device(self.device).type == "cpu"
-        estimator = spec.estimator()(
-            **settings,
-            n_init=restarts,
-            random_state=seed,
-            device=self.device,
-            verbose=self.verbose,
-            callbacks=[*curves, Clock(self.deadline)],
-            checkpoint=folder,
-            checkpoint_every=1 if slow else RARELY,
-        )
+    def _fit(self, jobs: Sequence[Job], samples: Sequence[Any], y: Any) -> list[Any]:
+        clock = Clock(self.deadline)
+        begins = [Job(job.spec.begins, job.seed) for job in jobs if job.spec.begins is not None]
+        starts = {job.seed: start for job, start in zip(begins, self._starts(begins, samples[0], y), strict=True)}
+        estimators, folders = [], []
+        for job, X in zip(jobs, samples, strict=True):
+            spec, settings = job.spec, dict(job.spec.settings)
+            if spec.begins is not None:
+                start = starts[job.seed]
+                settings |= {"network": start.model_.autoencoder, "init": start.cluster_centers_}
+            epochs = spec.settings.get("epochs", "auto")
+            every = EVERY if epochs == "auto" else max(1, min(EVERY, epochs // 20))
+            curves = [] if spec.validation else [Evaluate(y, every)]  # they would be of all samples
+            learns = settings.get("network") != "identity"
+            slow = learns and X.shape[0] >= MANY_ROWS and choose_device(self.device).type == "cpu"
+            folders.append(self.checkpoint / f"{spec.key}-{job.seed}-begun")
+            estimators.append(
+                spec.estimator()(
+                    **settings,
+                    random_state=job.seed,
+                    device=self.device,
+                    verbose=self.verbose,
+                    callbacks=[*curves, clock],
+                    checkpoint=folders[-1],
+                    checkpoint_every=1 if slow else RARELY,
+                )
+            )
         try:
-            estimator.fit(X)
+            fit_each(list(zip(estimators, samples, strict=True)))
         except OutOfTime:
-            for older in CheckpointFolder(folder).files()[1:]:  # against a kill in mid-write; this was none
-                older.unlink()
+            for folder in folders:
+                for older in CheckpointFolder(folder).files()[1:]:  # against a kill in mid-write; this was none
+                    older.unlink()
             raise
-        if any(kind == "interrupted" for run in estimator.runs_ for kind, _ in run["diagnostics"]["reports"]):
+        reports = [kind for e in estimators for kind, _ in e.runs_[0]["diagnostics"]["reports"]]
+        if "interrupted" in reports:
             raise KeyboardInterrupt
-        folder.rmdir()
-        return estimator
+        for folder in folders:
+            folder.rmdir()
+        return estimators
 
-    def _start(self, spec: Spec, X: Any, y: Any, seed: int) -> Any:
+    def _starts(self, jobs: Sequence[Job], X: Any, y: Any) -> list[Any]:
         """What others begin with, trained once for each seed: from its folder, so that all have the very same."""
-        folder = self.checkpoint / f"{spec.key}-{seed}"
-        if not (folder / SUMS).exists():
-            self._fit(spec, X, y, seed, 1).save(folder)
-        return load_estimator(folder, device=self.device)
+        places = {job.seed: (job, self.checkpoint / f"{job.spec.key}-{job.seed}") for job in jobs}
+        new = [place for place in places.values() if not (place[1] / SUMS).exists()]
+        for estimator, (_, folder) in zip(self._learnt(new, X, y), new, strict=True):
+            estimator.save(folder)
+        return [load_estimator(places[job.seed][1], device=self.device) for job in jobs]
 
-    def _embedding(self, spec: Spec, X: Any, y: Any, seed: int) -> Any:
-        """From the file of an earlier row, or learnt now."""
-        path = self.checkpoint / f"{spec.key}-{seed}.npy"
-        if not path.exists():
-            embedded = self._fit(spec, X, y, seed, 1).transform(X)
+    def _embeddings(self, jobs: Sequence[Job], X: Any, y: Any) -> list[Any]:
+        """From the files of earlier rows, or learnt now."""
+        places = {job.seed: (job, self.checkpoint / f"{job.spec.key}-{job.seed}.npy") for job in jobs}
+        new = [place for place in places.values() if not place[1].exists()]
+        for estimator, (_, path) in zip(self._learnt(new, X, y), new, strict=True):
             aside = path.with_suffix(".part")
             with aside.open("wb") as file:
-                np.save(file, embedded)
+                np.save(file, estimator.transform(X))
             aside.replace(path)
-        return np.load(path, allow_pickle=False)
+        return [np.load(places[job.seed][1], allow_pickle=False) for job in jobs]
+
+    def _learnt(self, new: Sequence[tuple[Job, Path]], X: Any, y: Any) -> list[Any]:
+        return self._fit([job for job, _ in new], [X] * len(new), y) if new else []
 
 
 @lru_cache(maxsize=1)
@@ -256,9 +288,7 @@ def split(n: int, share: float) -> tuple[Any, Any]:
     return np.sort(order[:size]), np.sort(order[size:])
 
 
-def outcome(
-    spec: Spec, seed: int, restart: int, y: Any, run: dict[str, Any], seconds: float, device: str, precision: str
-) -> Outcome:
+def outcome(spec: Spec, seed: int, y: Any, run: dict[str, Any], seconds: float, device: str, precision: str) -> Outcome:
     """One run, scored; `run` as in an estimator's `runs_`, or labels alone."""
     labels = run["labels"]
     validation, scored = split(len(y), spec.validation)
@@ -287,4 +317,4 @@ def outcome(
         "torch": torch.__version__,
         "scikit-learn": sklearn.__version__,
     }
-    return Outcome(spec.data, spec.method, spec.text, seed, restart, figures, place, curve)
+    return Outcome(spec.data, spec.method, spec.text, seed, 0, figures, place, curve)

@@ -69,12 +69,6 @@ class Spec:
     def is_ours(self) -> bool:
         return any(method.name == self.method for method in METHODS)
 
-    @property
-    def one_by_one(self) -> bool:
-        """Its runs cannot be restarts of one fit: each has something of its own seed to begin with, or is kept."""
-        others = self.features is not None or self.begins is not None or self.shared
-        return others or self.arriving > 0 or not self.is_ours
-
     def estimator(self) -> Any:
         """The class, for one of our methods."""
         return next(method for method in METHODS if method.name == self.method).load()
