@@ -30,7 +30,7 @@ def test_published_lines_that_are_not_run_again_are_marked(records):
     whole = printed(find("tell/table1"), records).lines
     assert ["mnist", "VaDE", "paper, not run again", "92.36", "86.58", "85.09", ""] in whole
     five = printed(find("tell/table5"), records).lines
-    assert ["mnist-train60k", "k-means", NO_IIC, "", "", "", ""] in five
+    assert ["mnist, online", "k-means", NO_IIC, "", "", "", ""] in five
     for row in five:
         assert len(row) == 7
 

@@ -66,15 +66,16 @@ def _blocks(table: Table) -> list[tuple[Line | None, list[Row]]]:
 
 def _scores(table: Table, records: Records, seeds: int) -> Printed:
     header = ["data", "row", "", *table.metrics, "every run: ACC"]
+    names = {row.published[0]: row.spec.where for row in table.rows if row.spec and row.published}
     best = {row.spec.where: _best(table, records, row.spec.where) for row in table.rows if row.spec}
     lines = []
     for line, rows in _blocks(table):
-        where = line.dataset.removesuffix("-full") if line else ""
+        where = names.get(line.dataset, line.dataset.removesuffix("-full")) if line else ""
         if line:
             word = "paper" if rows else NOT_AGAIN
             lines.append([where, line.label, word, *map(line.cell, table.metrics), ""])
         for row in rows:
-            lines += _row(row, records, best, table, seeds, where or (row.spec.data if row.spec else ""))
+            lines += _row(row, records, best, table, seeds, where or (row.spec.where if row.spec else ""))
     if len({line[0] for line in lines}) == 1:  # one data set, which the title names
         header, lines = header[1:], [line[1:] for line in lines]
     return Printed(header, lines, _remarks(table, records))

@@ -128,7 +128,7 @@ class Runner:
                 return
             for job, outcome in self._outcomes(jobs[first : first + many], X, y):
                 self.records.add(table.file, [outcome])
-                figures = " / ".join(f"{outcome.figures[name]:.2f}" for name in ("acc", "nmi", "ari"))
+                figures = " / ".join(f"{outcome.figures[column]:.2f}" for column in table.metrics.values())
                 self.say(f"{job.spec.data}: {job.label}, seed {job.seed}: {figures}, {outcome.place['seconds']} s")
 
     def _outcomes(self, jobs: list[Job], X: Any, y: Any) -> Iterator[tuple[Job, Outcome]]:
