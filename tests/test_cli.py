@@ -155,6 +155,7 @@ def test_methods_fit_a_narrow_terminal(works):
         (["fit", "digits", "-k", "3", "--out", "a", "--method", "tall"], "Unknown method 'tall': choose from tell"),
         (["fit", "digits", "-k", "3", "--out", "a", "--epochs", "-1"], "epochs=-1 should be >= 0"),
         (["fit", "digits", "-k", "3", "--out", "a", "--restarts", "0"], "n_init=0 should be >= 1"),
+        (["fit", "digits", "-k", "3", "--out", "a", "--method", "ssc"], "ssc labels only the rows it is given"),
         (["fit", "digits", "-k", "3", "--out", "a", "--device", "toaster"], "device='toaster'"),
         (["compare", "digits", "-k", "3", "--methods", "tell,tall"], "Unknown method 'tall'"),
         (["compare", "digits", "-k", "3", "--methods", ","], "Unknown method ''"),

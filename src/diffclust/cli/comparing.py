@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 def methods() -> None:
     """What there is, with paper and file."""
     for method in (*METHODS, *TRANSDUCTIVE):
-        print(f"{method.name}  (diffclust.{method.estimator})")
+        only = ": for compare alone, as it labels only the rows it is given" if method in TRANSDUCTIVE else ""
+        print(f"{method.name}  (diffclust.{method.estimator}){only}")
         for text in (method.title, method.paper, f"diffclust/methods/{method.module}.py"):
             print(textwrap.fill(text, 80, initial_indent="    ", subsequent_indent="      "))
 
@@ -30,7 +31,7 @@ def compare(
     data: Data,
     k: Clusters,
     methods: Annotated[
-        str, typer.Option(help="Ours and classical ones, with commas between.")
+        str, typer.Option(help="Ours, and kmeans, gmm, fuzzy, spectral, ssc and others; with commas between.")
     ] = "tell,kmeansnet,kmeans",
     seeds: Annotated[int, typer.Option(help="How many seeds each.", min=1)] = 3,
     device: Device = "auto",

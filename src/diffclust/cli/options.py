@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ..methods import METHODS
+from ..methods import METHODS, TRANSDUCTIVE
 from .errors import Wrong
 
 Data = Annotated[
@@ -25,7 +25,12 @@ Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
 def estimator_of(name: str, k: int, settings: dict[str, Any]) -> Any:
     method = next((m for m in METHODS if m.name == name), None)
     if method is None:
-        raise Wrong(f"Unknown method {name!r}: choose from {', '.join(m.name for m in METHODS)}.")
+        known = ", ".join(m.name for m in METHODS)
+        if any(m.name == name for m in TRANSDUCTIVE):
+            raise Wrong(
+                f"{name} labels only the rows it is given, so there is no model to keep: see compare, or {known}."
+            )
+        raise Wrong(f"Unknown method {name!r}: choose from {known}.")
     return method.load()(k, **settings)
 
 
