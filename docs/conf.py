@@ -85,10 +85,18 @@ def shared_part(cls: type, defaults: dict[str, object]) -> str:
 """
 
 
+def prose(cls: type) -> str:
+    """What a docstring says before its first parameter."""
+    first = next(iter(parameters(cls)), None)
+    text = inspect.cleandoc(cls.__doc__)
+    text = text.split(f"\n{first}:")[0].strip() if first else text
+    return text.replace("Shared parameters: see `PrototypeClusterer`. ", "")
+
+
 def method_page(method) -> str:
     cls = method.load()
     defaults = {f.name: f.default for f in dataclasses.fields(cls)}
-    summary = inspect.cleandoc(cls.__doc__).split("\n\n")[0]
+    summary = prose(cls)
     shared = shared_part(cls, defaults) if issubclass(cls, PrototypeClusterer) else ""
     return f"""# {cls.__name__}
 

@@ -70,7 +70,7 @@ class PrototypeClusterer(
     """A network with centres in its embedding, trained by gradients; it answers for rows it has not seen.
 
     n_clusters: how many.
-    n_init: whole restarts from other seeds; `select` names the label-free rule that picks one: "scatter" (the least
+    n_init, select: whole restarts from other seeds, and the label-free rule that picks one: "scatter" (the least
         share of the embedding's variance left inside clusters, so that its scale does not count), "loss" (smallest
         clustering loss, TELL's rule), "agreement" (the run whose labels are most like those of the others).
     network: "auto" (rows: dense, images: convolutional), "dense", "conv", "conv-pool", "identity" (the features

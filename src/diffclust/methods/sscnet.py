@@ -7,7 +7,9 @@ self-labelling. The misprints of its formulas are mended here.
 
         L1 = mean_i w_i |E_i| + λ |Z|_1,   E = X - A(Z),   w_i = 1 - q_i / Σq,   q_i = 1 / (1 + |E_i|)
 
-    so that rows which are written badly count a little more (the weights are near one: they hardly matter).
+    so that rows which are written badly count a little more (the weights are near one: they hardly matter). That is
+    L1 of rows; where A learns, as for images, codes count by their direction and both terms are divided by the square
+    root of the number of values.
 
 (b) A graph of the codes, W_ij = exp(-|z_i - z_j|² / σ_i) for the nearest neighbours, its normalised Laplacian L, and a
     stack of eigenvector layers (`nn.EigenvectorLayer`) that descend to orthonormal Y from a fixed start:
@@ -344,9 +346,9 @@ class SSCNet(PrototypeClusterer):
 
     Shared parameters: see `PrototypeClusterer`. network="auto" takes rows of the data as a dictionary for rows, and a
     convolutional network for images; embedding_dim is the width of the classifier's last layer, and of the codes of a
-    network. network="conv-dictionary" is the paper's own for images, with four blocks. Decoding goes by
-    way of the rows nearest to the centres. With fewer rows in a batch than `n_neighbors` or `n_clusters`, as many as
-    there are count.
+    network. network="conv-dictionary" is the paper's own for images, with four blocks; `SSCNet.paper("usps")` has its
+    settings as far as they are printed, which epochs, layers and classifier are not. Decoding goes by way of the rows
+    nearest to the centres. With fewer rows in a batch than `n_neighbors` or `n_clusters`, as many as there are count.
 
     n_blocks: L-ADMM blocks; 0 leaves the network's own codes. "auto": 4 for dictionaries, 1 around other networks.
     n_atoms: of the dictionary of rows; no more than there are rows.
