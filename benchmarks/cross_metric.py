@@ -34,7 +34,7 @@ import torch
 from scipy.spatial.distance import cdist, pdist
 
 import diffclust
-from diffclust import CrossMetric
+from diffclust import CrossMetric, fit_together
 from diffclust.datasets import load
 from diffclust.metrics import accuracy, ari, nmi, pair_precision
 from diffclust.nn.ops import METRICS
@@ -80,21 +80,6 @@ def pretrain_epochs(change: dict[str, Any], options: argparse.Namespace) -> int:
     return change.get("pretrain_epochs", options.pretrain_epochs)
 
 
-class Starts:
-    """The pretrained network of a seed and the centres on it; the last one is kept."""
-
-    def __init__(self) -> None:
-        self.key: tuple[Any, ...] = ()
-
-    def get(self, X: Any, data: str, seed: int, change: dict[str, Any], options: Any) -> CrossMetric:
-        own = {name: value for name, value in change.items() if name in OF_THE_NETWORK}
-        key = (data, seed, json.dumps(own))
-        if key != self.key:
-            kept = {**settings(data, seed, options), "pretrain_epochs": options.pretrain_epochs, **own, "epochs": 0}
-            self.key, self.estimator = key, CrossMetric(**kept).fit(X)
-        return self.estimator
-
-
 def label_free(model: CrossMetric, X: Any) -> dict[str, str]:
     """How decided P₁ and P₂ are, the share of the variance inside clusters, and the distance of the nearest centres as
     a share of the mean one."""
@@ -112,15 +97,41 @@ def label_free(model: CrossMetric, X: Any) -> dict[str, str]:
     }
 
 
-def run(X: Any, y: Any, study: str, data: str, seed: int, change: dict[str, Any], starts: Starts, options: Any) -> Any:
-    """One row of the CSV."""
-    start = starts.get(X, data, seed, change, options)
-    nearest = cdist(start.transform(X), start.cluster_centers_).argmin(1)
-    given = {**settings(data, seed, options), **change, "network": start.model_.autoencoder, "pretrain_epochs": 0}
-    before = CrossMetric(**{**given, "init": start.cluster_centers_, "epochs": 0}).fit(X)
+def start_of(data: str, seed: int, change: dict[str, Any], options: Any) -> CrossMetric:
+    """The network that a setting begins with, to be pretrained, and the centres on it."""
+    own = {name: value for name, value in change.items() if name in OF_THE_NETWORK}
+    kept = {**settings(data, seed, options), "pretrain_epochs": options.pretrain_epochs, **own, "epochs": 0}
+    return CrossMetric(**kept)
+
+
+def run(X: Any, y: Any, data: str, seed: int, wanted: list[tuple[str, dict[str, Any]]], options: Any) -> list[Any]:
+    """Rows of the CSV: the settings of one seed, which on a GPU learn side by side."""
+    networks = {describe(start): start for _, c in wanted if (start := start_of(data, seed, c, options))}
+    fit_together(list(networks.values()), X)
+    starts = [networks[describe(start_of(data, seed, change, options))] for _, change in wanted]
+
+    def build(start: CrossMetric, change: dict[str, Any], **more: Any) -> CrossMetric:
+        begin = {"network": start.model_.autoencoder, "init": start.cluster_centers_, "pretrain_epochs": 0}
+        return CrossMetric(**{**settings(data, seed, options), **change, **begin, **more})
+
+    pairs = list(zip(starts, (change for _, change in wanted), strict=True))
+    before = fit_together([build(*pair, epochs=0) for pair in pairs], X)
     began = time.perf_counter()
-    model = CrossMetric(**{**given, "init": start.cluster_centers_}).fit(X)
-    seconds = time.perf_counter() - began
+    after = fit_together([build(*pair) for pair in pairs], X)
+    seconds = (time.perf_counter() - began) / len(wanted)
+    return [
+        line(X, y, (study, data, seed), change, fits, seconds, options)
+        for (study, change), *fits in zip(wanted, starts, before, after, strict=True)
+    ]
+
+
+def describe(estimator: CrossMetric) -> str:
+    return json.dumps({name: str(value) for name, value in estimator.get_params().items()})
+
+
+def line(X: Any, y: Any, what: Any, change: dict[str, Any], fits: Any, seconds: float, options: Any) -> dict[str, Any]:
+    (study, data, seed), (start, before, model) = what, fits
+    nearest = cdist(start.transform(X), start.cluster_centers_).argmin(1)
     labels, first, last = model.labels_, model.history_[0], model.history_[-1]
     cuda = model.model_.clusters.weight.is_cuda
     return {
@@ -187,12 +198,12 @@ def main() -> None:
         X, y = load(data)
         X = X.toarray() if hasattr(X, "toarray") else X
         for seed in range(options.seeds):
-            starts = Starts()
+            wanted = []
             for study, change in [(name, change) for name in options.study for change in STUDIES[name]]:
-                wanted = (study, data, json.dumps(change), seed, pretrain_epochs(change, options), options.epochs)
-                if tuple(map(str, wanted)) in done:
-                    continue
-                row = run(X, np.asarray(y), study, data, seed, change, starts, options)
+                known = (study, data, json.dumps(change), seed, pretrain_epochs(change, options), options.epochs)
+                if tuple(map(str, known)) not in done:
+                    wanted.append((study, change))
+            for row in run(X, np.asarray(y), data, seed, wanted, options) if wanted else []:
                 sheet.append(options.out, FIELDS, [row])
                 rows.append({name: str(value) for name, value in row.items()})
                 print(*(row[name] for name in FIELDS[:7]), row["start_acc"], row["seconds"], flush=True)
