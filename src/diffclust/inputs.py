@@ -7,6 +7,7 @@ arrays are channels-last and torch tensors channels-first.
 
 import itertools
 import os
+import warnings
 from collections.abc import Callable, Iterator
 from copy import copy
 from dataclasses import dataclass
@@ -88,7 +89,14 @@ def read(estimator: Any, X: Any, *, fitting: bool) -> Given:
     elif isinstance(X, (IterableDataset, ParquetRows)):
         rows = IterableRows(X) if isinstance(X, IterableDataset) else X
         shape = Shape("rows" if len(rows.row_shape) == 1 else "channels-first", rows.row_shape)
-        given = Given(rows, shape, _numpy, {"image_divisor_": None})
+        divisor = None
+        if isinstance(rows, IterableRows) and len(rows.row_shape) == 3:
+            reach = rows.low, rows.high
+            divisor = (
+                _divisor(estimator, fitting, *reach) if rows.whole else _float_divisor(estimator, fitting, rows.high)
+            )
+            rows.divisor = divisor or 1.0
+        given = Given(rows, shape, _numpy, {"image_divisor_": divisor})
         if isinstance(rows, ParquetRows):
             given.attributes["feature_names_in_"] = np.array(rows.columns, dtype=object)
             _check_names(estimator, rows.columns, fitting)
@@ -144,6 +152,42 @@ def _numpy(answer: Tensor) -> np.ndarray:
     return answer.cpu().numpy()
 
 
+FAR = 1e5  # times its spread from zero, float32 keeps less than two digits of a column
+FAR_AS_IT_IS = 1e3  # and distances between rows that are not centred lose theirs
+LOOK = 10_000  # rows that are looked at for it
+
+
+def _look_how_far(estimator: Any, X: np.ndarray) -> None:
+    """Warn of rows so far from zero that single precision cannot tell them apart."""
+    some = np.asarray(X[:: -(-len(X) // LOOK)], np.float64)
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean, spread = np.abs(some.mean(0)), some.std(0)
+        column = int(np.argmax(np.where(spread > 0, mean / np.where(spread > 0, spread, 1), 0)))
+        overall = mean.max() / max(float(np.sqrt((spread**2).mean())), 1e-300)
+    said = ""
+    if spread[column] > 0 and mean[column] > FAR * spread[column]:
+        said = f"Column {column} is {mean[column] / spread[column]:.0e} times its spread away from zero"
+    elif getattr(estimator, "network", None) == "identity" and spread.any() and overall > FAR_AS_IT_IS:
+        said = f"The rows are {overall:.0e} times their spread away from zero"
+    if said:
+        text = f"{said}, more than single precision can resolve. Subtract the mean first (StandardScaler)."
+        warnings.warn(text, UserWarning, stacklevel=2)
+
+
+def _float_divisor(estimator: Any, fitting: bool, high: float) -> float | None:
+    """What is known of images that are no integers. Whole numbers will be taken as these are: from 0 to 1, so that they
+    are divided as integers are (None), or in units of their own (1)."""
+    if fitting:
+        return None if high <= 1 else 1.0
+    known = estimator.image_divisor_
+    if known not in (None, 1) and high > 2:
+        raise ValueError(
+            f"The estimator was fitted on integer images, which are divided by {known:g}; these are no integers and "
+            f"reach {high:g}: give integers, or values from 0 to 1."
+        )
+    return None
+
+
 def _divisor(estimator: Any, fitting: bool, low: float, high: float) -> float:
     """What integer images are divided by, so that they lie in [0, 1]: as in `fit`, whatever the values now."""
     if low < 0 or high > 65535:
@@ -168,7 +212,9 @@ def _read_tensor(estimator: Any, x: Tensor, fitting: bool) -> Given:
         raise ValueError("Input X contains NaN or infinity.")
     shape = Shape.of(tuple(x.shape[1:]), torch_like=True)
     divisor = None
-    if x.ndim > 2 and not x.is_floating_point() and x.dtype != torch.bool:
+    if x.ndim > 2 and x.is_floating_point():
+        divisor = _float_divisor(estimator, fitting, x.max().item())
+    elif x.ndim > 2 and x.dtype != torch.bool:
         divisor = _divisor(estimator, fitting, x.float().min().item(), x.float().max().item())
     values = x.detach() if divisor == 255 and x.dtype == torch.uint8 else x.detach().float()
     rows = TensorRows(shape.arrange(values), divisor or 1.0)
@@ -187,6 +233,8 @@ def _read_dataset(estimator: Any, dataset: Any, fitting: bool) -> Given:
         probe = Data(DatasetRows(dataset, shape.row), torch.device("cpu"))
         low, high = (0.0, 255.0) if first.dtype == torch.uint8 else (probe.summary.low, probe.summary.high)
         divisor = _divisor(estimator, fitting, low, high)
+    elif first.ndim == 3 and not fitting:
+        _float_divisor(estimator, fitting, first.max().item())
     rows = DatasetRows(dataset, shape.row, divisor or 1.0)
     return Given(rows, shape, _numpy, {"image_divisor_": divisor})
 
@@ -220,6 +268,10 @@ def _read_array(estimator: Any, X: Any, fitting: bool) -> Given:
     divisor = None
     if X.ndim > 2 and X.dtype.kind in "iu":
         divisor = attributes["image_divisor_"] = _divisor(estimator, fitting, X.min(), X.max())
+    elif X.ndim > 2 and X.dtype.kind == "f" and not mapped:
+        divisor = attributes["image_divisor_"] = _float_divisor(estimator, fitting, float(X.max()))
+    elif X.ndim == 2 and fitting:
+        _look_how_far(estimator, X)
     rows: Rows
     if mapped:
         rows = ArrayRows(X, shape.row, shape.arrange, divisor or 1.0)

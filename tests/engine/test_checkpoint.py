@@ -5,14 +5,17 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from sklearn.exceptions import ConvergenceWarning
 
 import diffclust
+from diffclust import TELL
 from diffclust.callbacks import StopWhenLabelsSettle
 from diffclust.engine.checkpoint import CheckpointFolder, pack, unpack
 from diffclust.estimator import describe
@@ -241,3 +244,15 @@ def test_control_c_leaves_a_usable_estimator_and_a_checkpoint(quick, digits, tmp
 def test_settings_that_are_code_are_told_apart():
     rates = [partial(torch.optim.SGD, lr=lr) for lr in (0.1, 0.1, 0.2)]
     assert describe(rates[0]) == describe(rates[1]) != describe(rates[2])
+
+
+def test_other_files_of_the_folder_are_left_alone(tmp_path, blobs):
+    others = ["10.ckpt", "00000005.ckpt", "epoch=1-step=200.ckpt", "data.zip.part", "readme.txt"]
+    for name in others:
+        (tmp_path / name).write_text("mine")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)  # nothing of ours is damaged
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        TELL(3, checkpoint=tmp_path, checkpoint_every=1, epochs=2, pretrain_epochs=2, device="cpu").fit(blobs[0])
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(others)
+    assert all((tmp_path / name).read_text() == "mine" for name in others)

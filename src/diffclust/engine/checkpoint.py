@@ -20,7 +20,7 @@ from torch import Tensor
 from .distributed import ALONE, Processes
 
 KEPT = 2
-SUFFIX = ".ckpt"
+NAME, SUFFIX, ASIDE = "diffclust-{}", ".ckpt", ".part"  # with a number; the folder may hold other things
 
 
 def pack(state: Any) -> bytes:
@@ -67,14 +67,15 @@ class CheckpointFolder:
         self.folder.mkdir(parents=True, exist_ok=True)
 
     def files(self) -> list[Path]:
-        """Newest first."""
-        return sorted(self.folder.glob(f"*{SUFFIX}"), reverse=True)
+        """Newest first; no files but our own."""
+        return sorted(self.folder.glob(NAME.format("[0-9]" * 8) + SUFFIX), reverse=True)
 
     def write(self, state: Any) -> None:
         blob = pack(state)
         files = self.files()
-        path = self.folder / f"{int(files[0].stem) + 1 if files else 0:08d}{SUFFIX}"
-        aside = path.with_suffix(".part")
+        number = int(files[0].stem[-8:]) + 1 if files else 0
+        path = self.folder / (NAME.format(f"{number:08d}") + SUFFIX)
+        aside = path.with_suffix(ASIDE)
         with aside.open("wb") as file:
             file.write(hashlib.sha256(blob).digest() + blob)
             file.flush()
@@ -105,7 +106,7 @@ class CheckpointFolder:
 
     def clear(self) -> None:
         """The work is done: nothing to go on with."""
-        for path in [*self.files(), *self.folder.glob("*.part")]:
+        for path in [*self.files(), *self.folder.glob(NAME.format("[0-9]" * 8) + ASIDE)]:
             path.unlink()
 
 

@@ -1,5 +1,6 @@
 """Rows that are larger than memory: read as they are needed, and forgotten."""
 
+import math
 from collections import OrderedDict, deque
 from collections.abc import Iterator
 from typing import Any
@@ -62,8 +63,13 @@ class IterableRows(Rows):
     def __init__(self, dataset: Any) -> None:
         self.dataset = dataset
         self.n = 0
+        self.low, self.high, self.whole = math.inf, -math.inf, False  # of images: the values, and whether integers
         for item in dataset:
-            shape = tuple(sample(item).shape)
+            one = sample(item)
+            shape = tuple(one.shape)
+            if one.ndim == 3 and one.numel():
+                self.low, self.high = min(self.low, one.min().item()), max(self.high, one.max().item())
+                self.whole = not one.is_floating_point() and one.dtype != torch.bool
             if self.n == 0:
                 self.row_shape = shape
             elif shape != self.row_shape:
