@@ -182,6 +182,20 @@ def test_where_nothing_can_be_written_is_said_before_any_work(refused, tmp_path,
         refused(*words, "--out", "gone/a.csv", says="gone is not a folder")
 
 
+@pytest.mark.parametrize("name", ["labels.csv", "link.csv"])
+def test_the_data_are_not_written_over(refused, tmp_path, model, blobs, name):
+    (tmp_path / "runs").mkdir()
+    data = tmp_path / "runs" / "labels.csv"
+    pd.DataFrame(blobs[0]).to_csv(data, index=False)
+    (tmp_path / "runs" / "link.csv").symlink_to(data)
+    before, out, says = data.read_bytes(), f"runs/{name}", "is the file the data are read from"
+    refused("predict", model, data, "--out", out, says=says)
+    refused("report", model, data, "--out", out, says=says)
+    refused("compare", data, "-k", 4, "--methods", "kmeans", "--out", out, says=says)
+    refused("fit", f"runs/{name}", "-k", 4, "--out", "runs", *SHORT, says=says)
+    assert data.read_bytes() == before
+
+
 @pytest.fixture
 def broken(monkeypatch):
     """broken(error): reading any data raises it."""

@@ -42,7 +42,7 @@ def compare(
     from ..files import read
 
     if out is not None:
-        check_out(out, folder=False)
+        check_out(out, folder=False, reads=data)
     ours = {method.name for method in METHODS}
     names = list(dict.fromkeys(name.strip() for name in methods.split(",") if name.strip()))
     unknown = [name for name in names if name not in ours and name not in BASELINES]

@@ -78,8 +78,8 @@ def report(
 
     out = out or model / "report.html"
     estimator = load(model, device=device)
-    check_out(out, folder=False)
     source = data or load_source(model, "report")
+    check_out(out, folder=False, reads=source)
     X, y, words = read_for(model, estimator, source)
     record = model / RECORD
     path = estimator.report(

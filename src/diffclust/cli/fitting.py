@@ -15,6 +15,8 @@ from .tables import print_table
 if TYPE_CHECKING:
     import numpy as np
 
+LABELS = "labels.csv"
+
 
 def fit(
     data: Data,
@@ -52,6 +54,8 @@ def fit(
         with processes.together():
             if processes.leads:
                 check_out(out, folder=True)
+                if out.is_dir():
+                    check_out(out / LABELS, folder=False, reads=data)
                 if checkpoint is not None and any(checkpoint.glob("*.ckpt")) and not (resume or times_restarted()):
                     raise Wrong(f"{checkpoint} holds a checkpoint: add --resume to go on from it, or remove it.")
             in_groups = Path(data).suffix == ".parquet" and Path(data).is_file() and not processes.alone
@@ -65,7 +69,7 @@ def fit(
     save_words(out, words)
     record.save(out / RECORD)
     save_source(out, data)
-    _write_labels(out / "labels.csv", estimator.labels_)
+    _write_labels(out / LABELS, estimator.labels_)
     rows = [
         ["rows", f"{len(estimator.labels_):,}"],
         ["clusters", " ".join(str(size) for size in estimator.diagnostics_["sizes"])],
@@ -93,7 +97,7 @@ def predict(
         raise Wrong(f"--out {out} should end in .csv, .parquet or .npy.")
     if proba and out.suffix == ".npy":
         raise Wrong("--proba needs a .csv or .parquet file.")
-    check_out(out, folder=False)
+    check_out(out, folder=False, reads=data)
     from ..inputs import read as read_rows
     from ..persistence import load
     from ..writers import write

@@ -60,8 +60,8 @@ def settings_of(name: str, given: list[str]) -> dict[str, Any]:
     return settings
 
 
-def check_out(path: Path, *, folder: bool, option: str = "--out") -> None:
-    """Complain before the work, not after it."""
+def check_out(path: Path, *, folder: bool, option: str = "--out", reads: str | None = None) -> None:
+    """Complain before the work, not after it. reads: the data, which are not to be written over."""
     if path.exists() and path.is_dir() != folder:
         raise Wrong(f"{option} {path} is {'a file, not a folder' if folder else 'a folder, not a file'}.")
     home = path if folder else path.parent
@@ -71,3 +71,6 @@ def check_out(path: Path, *, folder: bool, option: str = "--out") -> None:
         raise Wrong(f"{option} {path}: {home} is not a folder.")
     if not os.access(home, os.W_OK):
         raise Wrong(f"{option} {path}: {home} cannot be written to.")
+    given = None if reads is None else Path(reads).expanduser()
+    if given is not None and path.exists() and given.exists() and path.samefile(given):
+        raise Wrong(f"{option} {path} is the file the data are read from: it would be written over.")
