@@ -542,6 +542,32 @@ def test_a_checkpoint_is_resumed_only_when_asked(works, refused, blobs, tmp_path
     assert not list((tmp_path / "ckpt").iterdir())
 
 
+def test_ctrl_c_leaves_the_model_that_is_there(run, works, blobs, tmp_path, monkeypatch):
+    from diffclust.callbacks import TrainingRecord
+
+    def ctrl_c(self, progress):
+        if (progress.phase, progress.epoch, progress.restart) == ("clustering", 1, 1):
+            raise KeyboardInterrupt
+
+    np.save(tmp_path / "x.npy", blobs[0])
+    words = ("fit", "x.npy", "-k", "3", "--restarts", "2", "--set", "checkpoint_every=1", *SHORT, "--epochs", "4")
+    works(*words, "--out", "old")
+    before = {path.name: path.read_bytes() for path in (tmp_path / "old").iterdir()}
+    with monkeypatch.context() as patch:
+        patch.setattr(TrainingRecord, "__call__", ctrl_c)
+        code, out, err = run(*words, "--seed", "5", "--out", "old")
+        assert (code, out) == (1, "")
+        assert err.endswith("stopped: this model is not saved, and the one in old is left as it was.\n")
+        assert {path.name: path.read_bytes() for path in (tmp_path / "old").iterdir()} == before
+        code, out, err = run(*words, "--out", "new", "--checkpoint", "ckpt")
+        assert code == 1
+        assert "Saved to new" in out
+        assert "the model in new is as far as training had come. Add --resume to go on from ckpt." in err
+    assert len(diffclust.load("new").labels_) == len(blobs[0])
+    works(*words, "--out", "new", "--checkpoint", "ckpt", "--resume")
+    assert (tmp_path / "new" / "labels.csv").read_bytes() == before["labels.csv"]
+
+
 @pytest.fixture
 def small_table(monkeypatch):
     """A table of two rows on a few digits, in place of the papers'."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .errors import Wrong
+from .errors import Wrong, say
 from .folders import RECORD, load_words, read_for, save_source, save_words
 from .options import Clusters, Data, Device, Model, Seed, Setting, check_out, estimator_of, settings_of
 from .tables import print_table
@@ -36,6 +36,7 @@ def fit(
     from ..callbacks import TrainingRecord
     from ..engine.distributed import distributed, times_restarted
     from ..files import Table, read
+    from ..persistence import SETTINGS
 
     if resume and checkpoint is None:
         raise Wrong("--resume needs --checkpoint: where is the state?")
@@ -65,6 +66,11 @@ def fit(
         seconds = time.perf_counter() - began
     if not processes.leads:
         return
+    stopped = any(kind == "interrupted" for run in estimator.runs_ for kind, _ in run["diagnostics"]["reports"])
+    go_on = f" Add --resume to go on from {checkpoint}." if checkpoint and any(checkpoint.glob("*.ckpt")) else ""
+    if stopped and (out / SETTINGS).exists():
+        say(f"stopped: this model is not saved, and the one in {out} is left as it was.{go_on}")
+        raise typer.Exit(1)
     estimator.save(out)
     save_words(out, words)
     record.save(out / RECORD)
@@ -83,6 +89,9 @@ def fit(
     print_table(["", f"{type(estimator).__name__} on {data}"], rows)
     print(f"Saved to {out}: 'diffclust predict {out} NEW --out labels.csv' labels new rows.")
     print(f"'diffclust report {out}' makes a page of it, 'diffclust explain {out} --row 0' says why.")
+    if stopped:
+        say(f"stopped: the model in {out} is as far as training had come.{go_on}")
+        raise typer.Exit(1)
 
 
 def predict(
