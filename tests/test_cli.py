@@ -277,6 +277,19 @@ def test_rows_there_and_back(works, tmp_path, blobs, write):
     assert not os.path.exists("runs/a/words.json")
 
 
+@pytest.mark.parametrize("index", ["customer", "label", None])
+def test_an_index_is_no_feature(works, tmp_path, blobs, index):
+    """Whether the file is read whole or in row groups."""
+    X, _ = blobs
+    keys = pd.Index(np.random.default_rng(0).permutation(len(X)), name=index)
+    pd.DataFrame(X, index=keys).add_prefix("f").to_parquet(tmp_path / "x.parquet")
+    works("fit", "x.parquet", "-k", 3, "--out", "model", *SHORT)
+    works("predict", "model", "x.parquet", "--out", "new.csv")
+    assert (tmp_path / "new.csv").read_text() == (tmp_path / "model" / "labels.csv").read_text()
+    in_groups = diffclust.TELL(3, epochs=1, pretrain_epochs=1, device="cpu").fit(tmp_path / "x.parquet")
+    assert list(in_groups.feature_names_in_) == list(diffclust.load("model").feature_names_in_)
+
+
 def test_images_there_and_back(works, tmp_path):
     data = write_images(tmp_path / "pictures")
     works("fit", data, "-k", 2, "--out", "a", *SHORT)

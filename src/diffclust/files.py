@@ -279,11 +279,13 @@ def open_parquet(path: Path) -> "ParquetRows":
 
 
 def _feature_columns(schema: Any) -> list[str]:
-    """All but the labels, if they are numbers."""
+    """All but the labels and the index of a DataFrame, if they are numbers."""
     from pyarrow import types
 
-    label = _label_column(schema.names)
-    names = [name for i, name in enumerate(schema.names) if i != label and name != "__index_level_0__"]
+    index = (schema.pandas_metadata or {}).get("index_columns", [])  # names; a counting index is a dict, and no column
+    columns = [name for name in schema.names if name not in index]
+    label = _label_column(columns)
+    names = [name for i, name in enumerate(columns) if i != label]
     kinds = {name: schema.field(name).type for name in names}
     numeric = (types.is_integer, types.is_floating, types.is_boolean)
     _check_columns([name for name, kind in kinds.items() if not any(is_kind(kind) for is_kind in numeric)], len(names))
