@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import warnings
@@ -288,6 +289,26 @@ def test_an_index_is_no_feature(works, tmp_path, blobs, index):
     assert (tmp_path / "new.csv").read_text() == (tmp_path / "model" / "labels.csv").read_text()
     in_groups = diffclust.TELL(3, epochs=1, pretrain_epochs=1, device="cpu").fit(tmp_path / "x.parquet")
     assert list(in_groups.feature_names_in_) == list(diffclust.load("model").feature_names_in_)
+
+
+@pytest.mark.usefixtures("short")
+def test_rows_without_a_label_are_not_scored(works, tmp_path, blobs):
+    X, y = blobs
+    labels = y.astype(object)
+    labels[::4] = None
+    pd.DataFrame(X).add_prefix("f").assign(label=labels).to_csv(tmp_path / "x.csv", index=False)
+    says = f"{len(y[::4])} of {len(y)} rows have no label: the scores against labels are of the others."
+    out = works("fit", "x.csv", "-k", 3, "--out", "model", *SHORT)
+    ours, known = labels_of("model/labels.csv"), np.arange(len(y)) % 4 > 0
+    assert says in out
+    assert f"{100 * diffclust.metrics.ari(y[known], ours[known]):.2f}" in out
+    assert says in works("compare", "x.csv", "-k", 3, "--methods", "kmeans", "--seeds", 1)
+    assert says in works("report", "model", "--layout", "PCA")
+    found = re.search(r'<script id="data".*?>(.*?)</script>', (tmp_path / "model/report.html").read_text("utf-8"), re.S)
+    truth = json.loads(found[1])["truth"]
+    assert truth["classes"] == ["0", "1", "2"]
+    assert truth["unlabelled"] == len(y[::4])
+    assert truth["label"][:2] == [None, y[1]]
 
 
 def test_images_there_and_back(works, tmp_path):

@@ -13,6 +13,7 @@ import scipy.sparse as sp
 from PIL import Image
 from sklearn.feature_extraction.text import TfidfVectorizer
 
+from diffclust import metrics
 from diffclust.files import Words, captions, read
 
 TEXTS = ["From: a\nthe cat sat", "the dog\x85sat\x0cdown", "cats and dogs", "THE END cat"]
@@ -250,6 +251,37 @@ def test_parquet_names_the_extra(tmp_path, monkeypatch, absent):
     monkeypatch.setitem(sys.modules, absent, None)
     with pytest.raises(ImportError, match=rf'needs {absent}: pip install "diffclust\[data\]"'):
         read(tmp_path / "t.parquet")
+
+
+def write_labels(path, labels):
+    """Four rows with these labels, as each kind of file says that one is missing."""
+    if path.suffix == ".csv":
+        path.write_text("a,label\n" + "".join(f"{i},{'' if y is None else y}\n" for i, y in enumerate(labels)))
+    elif path.suffix == ".parquet":
+        pd.DataFrame({"a": range(4), "label": pd.Series(labels, dtype=object)}).to_parquet(path)
+    elif path.suffix == ".npz":
+        np.savez(path, X=np.zeros((4, 1)), y=np.array(["" if y is None else str(y) for y in labels]))
+    else:
+        write_lines(path, [{"text": text, "label": y} for text, y in zip(TEXTS, labels, strict=True)])
+
+
+@pytest.mark.parametrize("ending", [".csv", ".parquet", ".npz", ".jsonl"])
+def test_a_missing_label_is_no_class(tmp_path, ending):
+    path = tmp_path / f"x{ending}"
+    write_labels(path, ["cat", None, "dog", "cat"])
+    y = read(path).y
+    assert y.tolist() == ["cat", None, "dog", "cat"]
+    assert metrics.is_labelled(y).tolist() == [True, False, True, True]
+    write_labels(path, [None] * 4)
+    assert read(path).y is None
+
+
+def test_missing_numbers_are_no_class(tmp_path):
+    assert read(csv_file(tmp_path, "a,label\n1,10\n2, \n3,7\n")).y.tolist() == [10, None, 7]
+    pd.DataFrame({"a": range(3), "label": pd.array([10, None, 7], "Int64")}).to_parquet(tmp_path / "t.parquet")
+    assert read(tmp_path / "t.parquet").y.tolist() == [10, None, 7]
+    np.savez(tmp_path / "x.npz", X=np.zeros((2, 1)), y=[np.nan, np.nan])
+    assert read(tmp_path / "x.npz").y is None
 
 
 # --- texts

@@ -21,6 +21,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from .extras import extra
+from .metrics import is_labelled
 
 if TYPE_CHECKING:
     from .engine.sources import ParquetRows
@@ -84,7 +85,8 @@ def read(path: str | Path, *, image_shape: tuple[int, ...] | None = None, words:
     .npy            an array, mapped and not loaded
     .npz            X (or images, data), y (or labels, target); one array alone is X; sparse as scipy saves it
     .csv, .parquet  numeric columns; one named label, labels, y, target or class is y ("y" beside "x" is not);
-                    a DataFrame where pandas is installed; a first column without a name is an index, not data
+                    a DataFrame where pandas is installed; a first column without a name is an index, not data;
+                    in y, None stands for a label that is missing
     .jsonl(.gz)     a JSON object a line with "text", perhaps "label": tf-idf of the 2000 commonest terms, or of
                     `words` as an earlier `read` gave them
     a folder        images, in sorted order, brought to the commonest size and grey if all are, or to
@@ -134,7 +136,9 @@ def _read_npy(path: Path) -> Table:
 
 def _read_npz(path: Path) -> Table:
     X, y = split(load_arrays(path), path)
-    return Table(_numbers(X, path), y)
+    if y is not None and y.dtype.kind == "U" and "" in y:
+        y = np.array([label or None for label in y.tolist()], object)
+    return Table(_numbers(X, path), y if y is not None and is_labelled(y).any() else None)
 
 
 def load_arrays(path: Path) -> Arrays:
@@ -302,12 +306,21 @@ def _check_columns(words: list[str], n_features: int) -> None:
         raise ValueError("there is no column but the labels.")
 
 
-def _labels(values: list[Any]) -> NDArray[Any]:
-    """Whole numbers if they all are, else strings."""
+def _labels(values: list[Any]) -> NDArray[Any] | None:
+    """Whole numbers if they all are, else strings; None for each that is missing, and for all of them if all are."""
+    there = is_labelled(values) & [str(value).strip() != "" for value in values]
+    if not there.any():
+        return None
+    known = [str(value).strip() for value, is_there in zip(values, there, strict=True) if is_there]
     try:
-        return np.array([int(str(value)) for value in values], np.int64)
+        labels = np.array([int(value) for value in known], np.int64)
     except ValueError:
-        return np.array([str(value).strip() for value in values])
+        labels = np.array(known)
+    if there.all():
+        return labels
+    y = np.full(len(values), None, object)
+    y[there] = labels.tolist()
+    return y
 
 
 def _read_parquet(path: Path) -> Table:

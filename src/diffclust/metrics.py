@@ -281,10 +281,7 @@ def _encode(labels: ArrayLike, name: str) -> tuple[NDArray[np.int64], list[Any]]
         raise ValueError(f"{name} should be one label a row, (n,); it has shape {array.shape}.")
     if len(array) == 0:
         raise ValueError(f"{name} is empty: 0 labels.")
-    if array.dtype.kind == "O":
-        missing = sum(map(_is_missing, array))
-    else:
-        missing = int(np.isnan(array).sum()) if array.dtype.kind in "fcmM" else 0
+    missing = len(array) - int(is_labelled(array).sum())
     if missing:
         raise ValueError(f"{name} has {missing} missing (NaN) labels among {len(array)}.")
     if array.dtype.kind != "O":
@@ -294,6 +291,14 @@ def _encode(labels: ArrayLike, name: str) -> tuple[NDArray[np.int64], list[Any]]
     order = sorted(set(array), key=lambda label: (type(label).__name__, repr(label)))
     number = {label: i for i, label in enumerate(order)}
     return np.fromiter((number[label] for label in array), np.int64, len(array)), order
+
+
+def is_labelled(y: ArrayLike) -> NDArray[np.bool_]:
+    """Which rows have a label: one that is neither None nor NaN. (n,)"""
+    array = np.asarray(y) if isinstance(y, np.ndarray) else np.asarray(y, dtype=object)
+    if array.dtype.kind == "O":
+        return np.array([not _is_missing(label) for label in array], bool)
+    return ~np.isnan(array) if array.dtype.kind in "fcmM" else np.ones(len(array), bool)
 
 
 def _is_missing(label: Any) -> bool:

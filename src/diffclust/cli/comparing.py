@@ -12,7 +12,7 @@ from ..methods import METHODS, TRANSDUCTIVE
 from .errors import Wrong
 from .folders import RECORD, save_source
 from .options import Clusters, Data, Device, Seed, check_out, estimator_of
-from .tables import print_table
+from .tables import print_table, print_unlabelled
 
 if TYPE_CHECKING:
     import numpy as np
@@ -61,6 +61,7 @@ def compare(
             seconds = time.perf_counter() - began
             runs.append({"method": name, "seed": seed, "seconds": seconds, **scores(rows, y, labels)})
     _print_runs(runs, names)
+    print_unlabelled(y)
     if out is not None:
         import csv
 
@@ -130,10 +131,12 @@ def flat(X: Any) -> Any:
 
 def scores(rows: Any, y: Any, labels: Any) -> dict[str, float]:
     """Against y if it is known, else of the rows themselves."""
-    from ..metrics import accuracy, ari, nmi, silhouette
+    from ..metrics import accuracy, ari, is_labelled, nmi, silhouette
 
     if y is None:
         return {"silhouette": silhouette(rows, labels)}
+    known = is_labelled(y)
+    y, labels = y[known], labels[known]
     return {"ACC": accuracy(y, labels), "NMI": nmi(y, labels), "ARI": ari(y, labels)}
 
 

@@ -11,7 +11,7 @@ import typer
 from .errors import Wrong
 from .folders import RECORD, SOURCE, load_source, load_words, read_for
 from .options import Device, Model, check_out
-from .tables import print_table
+from .tables import print_table, print_unlabelled
 
 Rows = Annotated[str | None, typer.Argument(help="Rows, as for fit; by default the data the model was fitted on.")]
 SHOWN = 12  # features or contributions in a table
@@ -93,6 +93,7 @@ def report(
         sample=sample,
         layout=layout,
     )
+    print_unlabelled(y)
     print(f"{path}: open it in any browser; it needs no network.")
 
 

@@ -10,7 +10,7 @@ import typer
 from .errors import Wrong, say
 from .folders import RECORD, load_words, read_for, save_source, save_words
 from .options import Clusters, Data, Device, Model, Seed, Setting, check_out, estimator_of, settings_of
-from .tables import print_table
+from .tables import print_table, print_unlabelled
 
 if TYPE_CHECKING:
     import numpy as np
@@ -83,10 +83,12 @@ def fit(
         ["seconds", f"{seconds:.1f}"],
     ]
     if y is not None:
-        from ..metrics import scores
+        from ..metrics import is_labelled, scores
 
-        rows += [[name, f"{100 * value:.2f}"] for name, value in scores(y, estimator.labels_).items()]
+        known = is_labelled(y)
+        rows += [[name, f"{100 * value:.2f}"] for name, value in scores(y[known], estimator.labels_[known]).items()]
     print_table(["", f"{type(estimator).__name__} on {data}"], rows)
+    print_unlabelled(y)
     print(f"Saved to {out}: 'diffclust predict {out} NEW --out labels.csv' labels new rows.")
     print(f"'diffclust report {out}' makes a page of it, 'diffclust explain {out} --row 0' says why.")
     if stopped:

@@ -121,7 +121,7 @@
       el("p", {}, l === null ? "There is no other cluster." :
         `Probability ${chance(M.probability[i])}; the runner-up is cluster ${l} with ${chance(M.rival_probability[i])}. It leads by a margin of ${format(M.margin[i])}.`),
     ];
-    if (D.truth) parts.push(el("p", { class: "note" }, `True label: ${D.truth.classes[D.truth.label[i]]}`));
+    if (D.truth) parts.push(el("p", { class: "note" }, `True label: ${D.truth.label[i] === null ? "none" : D.truth.classes[D.truth.label[i]]}`));
     if (M.caption && D.kind !== "image") parts.push(el("div", { class: "quote", tabindex: "0" }, M.caption[i]));
     if (M.caption && D.kind === "image") parts.push(el("p", { class: "note" }, M.caption[i]));
     if (D.pictures) {
@@ -165,7 +165,7 @@
     if (by === "probability") return { color: M.probability, colorscale: "Viridis", cmin: 0, cmax: 1, showscale: true, colorbar: { thickness: 10, len: 0.6, outlinewidth: 0 } };
     const labels = by === "truth" ? D.truth.label : M.cluster;
     const tone = by === "truth" && D.truth.classes.length > 10 ? (j) => `hsl(${(j * 137.508) % 360} 60% 50%)` : by === "truth" ? (j) => PALETTE[j] : colour;
-    return { color: labels.map(tone), showscale: false };
+    return { color: labels.map((j) => (j === null ? css("--quiet") : tone(j))), showscale: false };
   }
 
   function plain(extra = {}) {
@@ -336,6 +336,7 @@
     $("truth-section").hidden = false;
     const names = { acc: ["accuracy", "by the best one-to-one naming"], nmi: ["NMI", "normalised mutual information"], ari: ["ARI", "adjusted Rand index"], purity: ["purity", "commonest class of each cluster"] };
     $("scores").replaceChildren(...Object.entries(D.truth.scores).map(([name, value]) => el("div", { class: "tile" }, el("span", {}, names[name][0]), el("b", {}, (100 * value).toFixed(1)), el("span", {}, names[name][1]))));
+    if (D.truth.unlabelled) $("scores").after(el("p", { class: "note" }, `${D.truth.unlabelled.toLocaleString("en")} rows have no label: the scores and the table are of the others.`));
     const most = Math.max(...D.truth.table.flat(), 1);
     const head = el("tr", {}, el("th", { scope: "col" }, "class \\ cluster"), ...D.truth.clusters.map((j) => el("th", { scope: "col" }, String(j))));
     const lines = D.truth.table.map((line, i) => el("tr", {}, el("th", { scope: "row" }, D.truth.classes[i]), ...line.map((count) =>

@@ -94,7 +94,7 @@ def build(
         "losses": model.losses,
         "model": {name: model.to_dict()[name] for name in ("parts", "runs")},
         "settings": settings(estimator),
-        "truth": None if y is None else truth(census.labels, y, rows),
+        "truth": None if y is None or not metrics.is_labelled(y).any() else truth(census.labels, y, rows),
     }
 
 
@@ -308,16 +308,20 @@ def settings(estimator: Any) -> list[list[str]]:
 
 
 def truth(labels: np.ndarray, y: Any, rows: list[int]) -> dict[str, Any]:
-    """Scores against true labels, and the confusion matrix with clusters beside the classes they match."""
-    classes, clusters, table = metrics.confusion(y, labels)
-    found = metrics.scores(y, labels)
-    known, code = np.asarray(y, dtype=object), {name: i for i, name in enumerate(classes)}
+    """Scores against true labels, and the confusion matrix with clusters beside the classes they match; rows without
+    a label are counted, and count for nothing else."""
+    there, given = metrics.is_labelled(y), np.asarray(y, dtype=object)
+    known = given[there].tolist()
+    classes, clusters, table = metrics.confusion(known, labels[there])
+    found = metrics.scores(known, labels[there])
+    code = {name: i for i, name in enumerate(classes)}
     return plain(
         {
             "scores": {name: number(found[name]) for name in ("acc", "nmi", "ari", "purity")},
             "classes": [str(c) for c in classes],
             "clusters": clusters,
             "table": table,
-            "label": [code[known[i]] for i in rows],
+            "label": [code[given[i]] if there[i] else None for i in rows],
+            "unlabelled": int((~there).sum()),
         }
     )
