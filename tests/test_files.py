@@ -424,7 +424,7 @@ def test_sub_folders_are_labels(tmp_path):
 def test_one_colour_image_makes_all_colour_and_sizes_agree(tmp_path):
     picture(tmp_path / "a.png", size=(4, 3), value=9)
     picture(tmp_path / "b.png", size=(4, 3), mode="RGB", value=(10, 20, 30))
-    picture(tmp_path / "c.png", size=(40, 30), mode="RGBA", value=(10, 20, 30, 0))
+    picture(tmp_path / "c.png", size=(40, 30), mode="RGBA", value=(10, 20, 30, 255))
     X, _, _ = read(tmp_path)
     assert X.shape == (3, 3, 4, 3)
     assert X[0, 0, 0].tolist() == [9, 9, 9]
@@ -449,8 +449,34 @@ def test_modes_of_pixels(tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         X, _, _ = read(tmp_path)
-    assert X[:, 0, 0].tolist() == [100, 255, 50, 60, 70]
+    assert X[:, 0, 0].tolist() == [100, 255, 152, 60, 70]  # 152: half of 50, half of white
     assert X.ndim == 3
+
+
+def test_what_is_transparent_is_white(tmp_path):
+    """However the file says so; under it there is often black."""
+    drawn = np.zeros((8, 8, 4), np.uint8)
+    drawn[2:6, 2:6] = (10, 20, 30, 255)
+    image = Image.fromarray(drawn)
+    image.save(tmp_path / "a_rgba.png")
+    image.convert("LA").save(tmp_path / "b_la.png")
+    image.convert("RGB").save(tmp_path / "c_rgb.png", transparency=(0, 0, 0))
+    image.convert("L").save(tmp_path / "d_l.png", transparency=0)
+    palette = image.convert("RGB").quantize(2)
+    for name in ("e_p.png", "f_p.gif"):
+        palette.save(tmp_path / name, transparency=palette.getpixel((0, 0)))
+    X, _, _ = read(tmp_path)
+    assert (X[:, 0, 0] == 255).all()
+    assert X[:, 3, 3].tolist() == [[10, 20, 30], [18] * 3, [10, 20, 30], [18] * 3, [10, 20, 30], [10, 20, 30]]
+
+
+@pytest.mark.parametrize("mode", ["1", "L", "P", "RGB", "CMYK", "YCbCr"])
+def test_pictures_without_transparency_are_as_pillow_reads_them(tmp_path, mode):
+    noise = np.random.default_rng(0).integers(0, 256, (8, 8, 3), dtype=np.uint8)
+    Image.fromarray(noise).convert(mode).save(tmp_path / "a.tif")
+    with Image.open(tmp_path / "a.tif") as image:
+        truth = np.asarray(image.convert("RGB"))
+    assert (read(tmp_path, image_shape=(3, 8, 8)).X[0] == truth).all()
 
 
 def test_photographs_are_turned_upright(tmp_path):

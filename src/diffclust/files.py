@@ -90,7 +90,8 @@ def read(path: str | Path, *, image_shape: tuple[int, ...] | None = None, words:
     .jsonl(.gz)     a JSON object a line with "text", perhaps "label": tf-idf of the 2000 commonest terms, or of
                     `words` as an earlier `read` gave them
     a folder        images, in sorted order, brought to the commonest size and grey if all are, or to
-                    `image_shape` (channels, h, w) as an earlier fit saw them; names of sub-folders are y
+                    `image_shape` (channels, h, w) as an earlier fit saw them; what is transparent is laid on white;
+                    names of sub-folders are y
     else            the name of a data set, as in `diffclust.datasets.load`
     """
     path = Path(path).expanduser()
@@ -459,5 +460,9 @@ def _image_pixels(path: Path, height: int, width: int, mode: str) -> NDArray[np.
             upright = Image.fromarray((np.asarray(upright) >> 8).astype(np.uint8))
         elif upright.mode == "F":
             raise ValueError("pixels in floating point")
-        upright = upright.convert("RGBA").convert(mode)  # straight on, Pillow warns of palettes with transparency
+        see_through = upright.has_transparency_data
+        upright = upright.convert("RGBA")  # straight on, Pillow warns of palettes with transparency
+        if see_through:
+            upright = Image.alpha_composite(Image.new("RGBA", upright.size, "white"), upright)
+        upright = upright.convert(mode)
         return np.asarray(upright.resize((width, height), Image.Resampling.BILINEAR))
