@@ -311,6 +311,24 @@ def test_rows_without_a_label_are_not_scored(works, tmp_path, blobs):
     assert truth["label"][:2] == [None, y[1]]
 
 
+def test_deep_images_there_and_back(works, tmp_path):
+    """Of 12 bits, all together and each alone, dark ones too."""
+    rng = np.random.default_rng(0)
+    for i in range(12):
+        (tmp_path / str(i)).mkdir()
+        pixels = rng.integers(0, 4096 if i % 2 else 250, (8, 8), dtype=np.uint16)
+        for folder in ("all", str(i)):
+            (tmp_path / folder).mkdir(exist_ok=True)
+            Image.fromarray(pixels).save(tmp_path / folder / f"{i:02}.png")
+    works("fit", "all", "-k", 2, "--out", "model", *SHORT)
+    labels = labels_of("model/labels.csv")
+    assert len(set(labels)) == 2
+    for i, label in enumerate(labels):
+        works("predict", "model", str(i), "--out", "one.csv")
+        assert labels_of("one.csv").tolist() == [label]
+    assert "kmeans" in works("compare", "all", "-k", 2, "--methods", "kmeans", "--seeds", 1)
+
+
 def test_images_there_and_back(works, tmp_path):
     data = write_images(tmp_path / "pictures")
     works("fit", data, "-k", 2, "--out", "a", *SHORT)

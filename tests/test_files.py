@@ -453,6 +453,39 @@ def test_modes_of_pixels(tmp_path):
     assert X.ndim == 3
 
 
+@pytest.mark.parametrize(("ending", "dtype"), [("png", np.uint16), ("tif", np.uint16), ("tif", np.int32)])
+@pytest.mark.parametrize("high", [255, 4095, 65535])
+def test_no_grey_level_is_lost(tmp_path, ending, dtype, high):
+    ramp = np.linspace(0, high, 64).astype(dtype).reshape(8, 8)
+    for name, pixels in (("a", ramp), ("b", ramp[::-1])):
+        Image.fromarray(pixels.copy()).save(tmp_path / f"{name}.{ending}")
+    X, _, _ = read(tmp_path)
+    assert X.dtype == (np.uint8 if high == 255 else np.uint16)
+    assert X.tolist() == [ramp.tolist(), ramp[::-1].tolist()]
+    half = read(tmp_path, image_shape=(1, 4, 4)).X
+    assert half.shape == (2, 4, 4)
+    assert half.mean() == pytest.approx(ramp.mean(), rel=0.02)
+    assert (X[..., None] == read(tmp_path, image_shape=(3, 8, 8)).X).all()
+
+
+def test_an_image_is_the_same_in_any_company(tmp_path):
+    """Asked for the bits of the fit, whatever else is in the folder."""
+    Image.fromarray(np.full((8, 8), 4095, np.uint16)).save(tmp_path / "a.png")
+    Image.fromarray(np.full((8, 8), 200, np.uint16)).save(tmp_path / "b.png")
+    picture(tmp_path / "c.png", size=(8, 8), value=100)
+    grey = {"image_shape": (1, 8, 8)}
+    assert read(tmp_path, **grey, image_bits=16).X[:, 0, 0].tolist() == [4095, 200, 100 * 257]
+    assert read(tmp_path, **grey, image_bits=8).X[:, 0, 0].tolist() == [15, 200, 100]
+    assert read(tmp_path).X[:, 0, 0].tolist() == [15, 200, 100]
+    assert read(tmp_path).X.dtype == np.uint8
+
+
+def test_pixels_beyond_16_bits_are_named(tmp_path):
+    Image.fromarray(np.full((8, 8), 70000, np.int32)).save(tmp_path / "deep.tif")
+    with pytest.raises(ValueError, match=r"deep\.tif .*pixels from 70000 to 70000, where 0 to 65535"):
+        read(tmp_path)
+
+
 def test_what_is_transparent_is_white(tmp_path):
     """However the file says so; under it there is often black."""
     drawn = np.zeros((8, 8, 4), np.uint8)

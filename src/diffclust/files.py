@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -79,7 +79,13 @@ class Table(NamedTuple):
     words: Words | None = None  # of texts
 
 
-def read(path: str | Path, *, image_shape: tuple[int, ...] | None = None, words: Words | None = None) -> Table:
+def read(
+    path: str | Path,
+    *,
+    image_shape: tuple[int, ...] | None = None,
+    image_bits: Literal[8, 16] | None = None,
+    words: Words | None = None,
+) -> Table:
     """A user's data.
 
     .npy            an array, mapped and not loaded
@@ -91,12 +97,13 @@ def read(path: str | Path, *, image_shape: tuple[int, ...] | None = None, words:
                     `words` as an earlier `read` gave them
     a folder        images, in sorted order, brought to the commonest size and grey if all are, or to
                     `image_shape` (channels, h, w) as an earlier fit saw them; what is transparent is laid on white;
-                    names of sub-folders are y
+                    uint16 where every image has more than 8 bits a pixel and one goes beyond 255, else uint8, or
+                    `image_bits` as an earlier fit saw them; names of sub-folders are y
     else            the name of a data set, as in `diffclust.datasets.load`
     """
     path = Path(path).expanduser()
     if path.is_dir():
-        return _read_images(path, image_shape)
+        return _read_images(path, image_shape, image_bits)
     if not path.exists():
         from . import datasets  # here, as it reads its own files by this module
 
@@ -412,7 +419,7 @@ def _image_places(folder: Path) -> list[tuple[str, ...]]:
     return places
 
 
-def _read_images(folder: Path, shape: tuple[int, ...] | None) -> Table:
+def _read_images(folder: Path, shape: tuple[int, ...] | None, bits: int | None) -> Table:
     extra("PIL.Image", "data", "Reading images", package="Pillow")
     places = _image_places(folder)
     paths = [folder.joinpath(*parts) for parts in places]
@@ -423,7 +430,10 @@ def _read_images(folder: Path, shape: tuple[int, ...] | None) -> Table:
     else:
         raise ValueError(f"{folder} holds images, but what is wanted are samples of shape {shape}.")
     mode = "L" if shape is not None and shape[0] == 1 else "RGB"
-    X = np.stack([_image_pixels(path, height, width, mode) for path in paths])
+    pixels = [_image_pixels(path, height, width, mode) for path in paths]
+    if bits is None:
+        bits = 16 if all(x.dtype == np.uint16 for x in pixels) and max(x.max() for x in pixels) > 255 else 8
+    X = np.stack([_in_bits(x, bits) for x in pixels])
     if shape is None and all((x == x[..., :1]).all() for x in X):
         X = np.ascontiguousarray(X[..., 0])
     in_folders = all(len(parts) > 1 for parts in places)
@@ -449,16 +459,21 @@ def _image_size(path: Path) -> tuple[int, int]:
         return image.size if turned else image.size[::-1]
 
 
-def _image_pixels(path: Path, height: int, width: int, mode: str) -> NDArray[np.uint8]:
-    """(h, w, 3) in bytes, or (h, w) with mode "L"."""
+def _image_pixels(path: Path, height: int, width: int, mode: str) -> NDArray[Any]:
+    """(h, w, 3), or (h, w) with mode "L": uint8, or uint16 where the file has more bits a pixel."""
     from PIL import Image, ImageOps
 
     with _opened(path) as image:
         upright = ImageOps.exif_transpose(image)
         if upright.mode.startswith("I"):
-            # 16 bits a pixel: Pillow would cut off at 255 where we want the upper byte.
-            upright = Image.fromarray((np.asarray(upright) >> 8).astype(np.uint8))
-        elif upright.mode == "F":
+            deep = np.asarray(upright)
+            if deep.min() < 0 or deep.max() > 65535:
+                raise ValueError(f"pixels from {deep.min()} to {deep.max()}, where 0 to 65535 can be read")
+            upright = Image.fromarray(deep.astype(np.float32))  # which hold all of them, and which Pillow can resize
+            resized = np.asarray(upright.resize((width, height), Image.Resampling.BILINEAR))
+            grey = resized.round().astype(np.uint16)
+            return grey if mode == "L" else np.repeat(grey[..., None], 3, axis=2)
+        if upright.mode == "F":
             raise ValueError("pixels in floating point")
         see_through = upright.has_transparency_data
         upright = upright.convert("RGBA")  # straight on, Pillow warns of palettes with transparency
@@ -466,3 +481,11 @@ def _image_pixels(path: Path, height: int, width: int, mode: str) -> NDArray[np.
             upright = Image.alpha_composite(Image.new("RGBA", upright.size, "white"), upright)
         upright = upright.convert(mode)
         return np.asarray(upright.resize((width, height), Image.Resampling.BILINEAR))
+
+
+def _in_bits(x: NDArray[Any], bits: int) -> NDArray[Any]:
+    """One image as it is read in any company: bytes stand for 257 times themselves in 16 bits, and the upper byte for
+    16 bits in 8, unless none goes beyond 255: then they are bytes that were stored with room to spare."""
+    if bits == 16:
+        return x if x.dtype == np.uint16 else x.astype(np.uint16) * np.uint16(257)
+    return (x if x.max() <= 255 else x >> 8).astype(np.uint8, copy=False)

@@ -12,6 +12,7 @@ from sklearn.exceptions import NotFittedError
 
 from diffclust import TELL, metrics
 from diffclust.callbacks import TrainingRecord
+from diffclust.report.payload import value_range
 
 pytest.importorskip("plotly", reason="plotly is not installed: no report to write")
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -61,6 +62,13 @@ def test_the_numbers_are_the_models_own(fitted, digits, tmp_path):
     assert [record for record in fitted.history_ if record["phase"] == "clustering"][2]["clustering"] == (
         data["losses"]["clustering"]["clustering"][2]
     )
+
+
+def test_dark_images_are_not_shown_black():
+    """Of 12 bits in 16, say."""
+    assert value_range(np.array([0.0, 0.06])) == (0.0, 0.06)
+    assert value_range(np.array([0.1, 0.9])) == (0.0, 1.0)
+    assert value_range(np.array([-1.0, 1.0])) == (-1.0, 1.0)
 
 
 def test_cards_say_what_sets_a_cluster_apart(blobs, tmp_path):

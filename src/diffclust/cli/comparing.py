@@ -125,7 +125,7 @@ def flat(X: Any) -> Any:
         return X.toarray()
     X = np.asarray(X)
     if X.ndim > 2 and X.dtype.kind in "iu":
-        X = X.astype(np.float32) / 255
+        X = X.astype(np.float32) / (255 if X.max() <= 255 else 65535)
     return X.reshape(len(X), -1)
 
 

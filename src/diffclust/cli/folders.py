@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from .errors import Wrong
 
@@ -34,11 +34,12 @@ def load_words(folder: Path) -> "Words | None":
 
 
 def read_for(folder: Path, estimator: Any, data: str) -> Any:
-    """DATA as the model in `folder` wants it: images of its size, texts in its words."""
+    """DATA as the model in `folder` wants it: images of its size and depth, texts in its words."""
     from ..files import read
 
     known, sample = load_words(folder), estimator.shape_.row
-    table = read(data, image_shape=sample if len(sample) == 3 else None, words=known)
+    bits: Literal[8, 16] = 16 if estimator.image_divisor_ == 65535 else 8
+    table = read(data, image_shape=sample if len(sample) == 3 else None, image_bits=bits, words=known)
     if known is None and table.words is not None:
         raise Wrong(f"{data} holds texts, but {folder} was not fitted on a file of texts.")
     if known is not None and table.words is None:

@@ -224,9 +224,9 @@ def pictures(material: Material) -> dict[str, Any]:
 
 
 def value_range(samples: np.ndarray) -> tuple[float, float]:
-    """What is black and what is white."""
+    """What is black and what is white: 0 and 1 where the values fill that, as the networks judge it."""
     low, high = float(samples.min()), float(samples.max())
-    return (0.0, 1.0) if low >= 0 and high <= 1 else (low, high)
+    return (0.0, 1.0) if low >= 0 and 0.5 <= high <= 1 else (low, high)
 
 
 def card(material: Material, j: int) -> dict[str, Any]:
