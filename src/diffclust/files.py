@@ -217,8 +217,9 @@ def _read_csv(path: Path) -> Table:
 
 def _csv_table(path: Path) -> Table:
     with path.open(encoding="utf-8-sig", newline="") as stream:
-        lines = filter(None, csv.reader(stream))
-        start = [[cell.strip() for cell in line] for line in islice(lines, 2)]
+        reader = csv.reader(stream)
+        records = [(reader.line_num, line) for line in islice(filter(None, reader), 2)]
+    start = [[cell.strip() for cell in line] for _, line in records]
     named = bool(start) and _is_header(start[0])
     if len(start) <= named:
         raise ValueError("it is empty: 0 rows.")
@@ -236,7 +237,7 @@ def _csv_table(path: Path) -> Table:
         comments=None,
         encoding="utf-8-sig",
         ndmin=2,
-        skiprows=int(named),
+        skiprows=records[0][0] if named else 0,  # blank lines before the names, and those within them
         converters={i: lambda cell: words.setdefault(cell, len(words)) for i in others},
     )
     if cells.shape[1] != len(columns):
