@@ -105,6 +105,16 @@ def test_an_empty_cluster_is_described(blobs):
     assert json.dumps(cluster.to_dict())
 
 
+def test_the_only_cluster_is_compared_with_nothing(blobs):
+    model = TELL(1, pretrain_epochs=1, epochs=1, random_state=0).fit(blobs[0])
+    cluster = model.explain_cluster(0, blobs[0])
+    rows = ", ".join(map(str, cluster.typical[:2]))
+    assert cluster.doubtful == []
+    assert cluster.sentence == (
+        f"Cluster 0 has {len(blobs[0])} rows, 100.0 % of all. Most typical are rows {rows} and {cluster.typical[2]}."
+    )
+
+
 @pytest.mark.parametrize(("j", "error"), [(3, ValueError), (-1, ValueError), (1.5, TypeError), (True, TypeError)])
 def test_clusters_that_are_none(table, j, error):
     with pytest.raises(error, match=f"cluster={j}"):

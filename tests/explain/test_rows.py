@@ -237,6 +237,9 @@ def test_sparse_rows_start_from_nothing(blobs):
     explanation = model.explain(sp.csr_array(X)[:1])[0]
     assert (explanation.attributions[X[0] == 0] == 0).all()
     assert np.abs(explanation.attributions).max() > 0
+    empty = model.explain(sp.csr_array((1, X.shape[1])))[0]
+    assert "counts most is" in explanation.sentence
+    assert empty.sentence.endswith("Of the input, nothing counts.")
 
 
 # ---- how it behaves

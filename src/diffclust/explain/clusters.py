@@ -44,7 +44,7 @@ class ClusterExplanation:
     def sentence(self) -> str:
         near = words.listing(f"{j} (at {distance:.3g})" for j, distance in self.neighbours[:2])
         parts = [f"Cluster {self.cluster} has {self.size:,} rows, {100 * self.share:.1f} % of all."]
-        if self.size and self.relative_tightness is not None:
+        if self.size and self.neighbours and self.relative_tightness is not None:
             how = "tighter" if self.relative_tightness < 1 else "looser"
             parts.append(f"It is {how} than the average: {self.relative_tightness:.2f} of the mean squared distance.")
         if near:
@@ -197,7 +197,8 @@ def describe_cluster(
     tightness = relative = typical = doubtful = None
     if census is not None:
         typical = census.typical(j, n)
-        doubtful = [(i, float(census.margin[i]), int(census.runner_up[i])) for i in census.doubtful(n, j)]
+        unsure = census.doubtful(n, j) if order else []  # with no other cluster there is no doubt
+        doubtful = [(i, float(census.margin[i]), int(census.runner_up[i])) for i in unsure]
         if size:
             tightness = float(census.distance[labels == j].mean())
             relative = tightness / max(float(census.distance.mean()), 1e-300)

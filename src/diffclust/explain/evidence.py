@@ -79,7 +79,8 @@ class Evidence:
             + (f": {said}." if said else ".")
         ]
         if self.attributions is not None and self.feature_names is not None:
-            parts.append(f"Of the input, what counts most is {words.weighted(self.top(5))}.")
+            top = words.weighted(self.top(5))
+            parts.append(f"Of the input, what counts most is {top}." if top else "Of the input, nothing counts.")
         for name, error in (("contributions", self.contribution_error), ("attributions", self.completeness_error)):
             if error is not None and error > CAREFUL:
                 parts.append(f"The {name} miss {100 * error:.0f} %: take them with care.")
