@@ -293,3 +293,18 @@ def test_a_table_shows_its_values(browser, blobs, tmp_path):
     assert browser.run("return document.getElementById('truth-section').hidden")
     assert browser.run("return document.documentElement.scrollWidth <= innerWidth")
     assert browser.complaints() == []
+
+
+def test_rows_without_a_label_are_counted_and_grey(browser, blobs, tmp_path):
+    X, y = blobs[0], blobs[1].astype(object)
+    y[:7] = None
+    model = TELL(3, network="identity", epochs=3, random_state=0).fit(X)
+    browser.open(model.report(tmp_path / "r.html", X, y, layout="PCA"))
+    assert "7 rows have no label" in browser.run("return document.getElementById('truth-section').textContent")
+    colours = browser.run(
+        "const by = document.getElementById('colour-by'); by.value = 'truth'; by.dispatchEvent(new Event('change'));"
+        "return document.getElementById('map').data[0].marker.color"
+    )
+    quiet = browser.run("return getComputedStyle(document.documentElement).getPropertyValue('--quiet').trim()")
+    assert [colour == quiet for colour in colours] == [True] * 7 + [False] * (len(X) - 7)
+    assert browser.complaints() == []
