@@ -4,6 +4,9 @@ import json
 import pickle
 import subprocess
 import sys
+import threading
+import time
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -151,6 +154,126 @@ def test_saving_again_replaces_the_model_and_nothing_else(saved, quick, digits):
     assert (diffclust.load(folder).predict(digits[0]) == other.labels_).all()
     assert (folder / "notes.txt").read_text() == "mine"
     assert sorted(p.name for p in folder.iterdir()) == sorted([SETTINGS, TENSORS, SUMS, "notes.txt"])
+
+
+@pytest.fixture
+def pair(blobs, tmp_path):
+    """Two models that differ in all that is saved, and a folder with the first of them and a file of the user's."""
+    one, two = (
+        diffclust.KMeansNet(k, network="identity", epochs=1, random_state=k, device="cpu").fit(blobs[0]) for k in (3, 5)
+    )
+    one.save(tmp_path / "m")
+    (tmp_path / "m" / "labels.csv").write_text("mine")
+    return one, two, tmp_path / "m"
+
+
+def holds(folder, model):
+    """Whether the folder holds this model whole and nothing of another, as documented."""
+    again = diffclust.load(folder)
+    files = {p.name: p.read_bytes() for p in folder.iterdir()}
+    return (
+        (again.labels_ == model.labels_).all()
+        and again.n_clusters == model.n_clusters
+        and files.pop("labels.csv") == b"mine"
+        and files.pop(SUMS) == _sums({name: files[name] for name in (SETTINGS, TENSORS)})
+        and files.keys() == {SETTINGS, TENSORS}
+    )
+
+
+def test_a_reader_beside_a_writer_gets_one_model_or_the_other(pair):
+    one, two, folder = pair
+    stop = threading.Event()
+
+    def write():
+        while not stop.is_set():
+            two.save(folder)
+            one.save(folder)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        seen = set()
+        end = time.monotonic() + 0.7
+        while time.monotonic() < end:
+            again = diffclust.load(folder)
+            assert again.n_clusters == len(again.cluster_centers_) == len(np.unique(again.labels_))
+            seen.add(again.n_clusters)
+    finally:
+        stop.set()
+        writer.join()
+    assert seen == {3, 5}
+
+
+def test_writers_do_not_mix_their_files(pair):
+    one, two, folder = pair
+
+    def write(model):
+        for _ in range(20):
+            model.save(folder)
+
+    writers = [threading.Thread(target=write, args=[model]) for model in (one, two, one, two)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    assert holds(folder, two if diffclust.load(folder).n_clusters == 5 else one)
+
+
+def failing(monkeypatch, operation, which, error=OSError, after=False):
+    """From now on the `which`-th call of a Path's `operation` fails."""
+    calls, original = [], getattr(Path, operation)
+
+    def call(path, *args):
+        calls.append(path)
+        if len(calls) == which + 1:
+            if after:
+                original(path, *args)
+            raise error("No space left on device")
+        return original(path, *args)
+
+    monkeypatch.setattr(Path, operation, call)
+
+
+@pytest.mark.parametrize("operation", ["write_bytes", "replace"])
+@pytest.mark.parametrize("which", range(3))
+def test_a_save_that_fails_leaves_the_former_model(pair, monkeypatch, operation, which):
+    one, two, folder = pair
+    with monkeypatch.context() as patch:
+        failing(patch, operation, which)
+        with pytest.raises(OSError, match="No space"):
+            two.save(folder)
+    assert holds(folder, one)
+    with monkeypatch.context() as patch:
+        failing(patch, operation, which)
+        with pytest.raises(OSError, match="No space"):
+            two.save(folder.parent / "new")
+    assert not list((folder.parent / "new").iterdir())
+    two.save(folder)
+    assert holds(folder, two)
+
+
+@pytest.mark.parametrize("which", range(3))
+def test_an_interrupt_leaves_a_whole_model(pair, monkeypatch, which):
+    one, two, folder = pair
+    failing(monkeypatch, "replace", which, KeyboardInterrupt, after=True)
+    with pytest.raises(KeyboardInterrupt):
+        two.save(folder)
+    assert holds(folder, one if which < 2 else two)
+
+
+@pytest.mark.parametrize("which", [1, 2])
+def test_a_killed_save_leaves_a_model_that_loads(pair, which):
+    one, two, folder = pair
+    two.save(folder.parent / "two")
+    code = (
+        "import os, sys, diffclust; from pathlib import Path; original = Path.replace; calls = [];"
+        f"Path.replace = lambda *a: os._exit(9) if len(calls) == {which} else (calls.append(a), original(*a));"
+        f"diffclust.load({str(folder.parent / 'two')!r}).save({str(folder)!r})"
+    )
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 9
+    assert diffclust.load(folder).n_clusters == 5
+    one.save(folder)
+    assert holds(folder, one)
 
 
 def test_code_is_named_but_not_kept(quick, digits, tmp_path):

@@ -3,10 +3,13 @@
 No pickle anywhere, so a folder from a stranger cannot run code. `sha256sum -c SHA256SUMS` checks it by hand.
 """
 
+import contextlib
 import copy
 import hashlib
 import json
 import os
+import time
+from collections.abc import Iterator
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
@@ -18,6 +21,11 @@ from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
 
 from . import __version__
 from .engine.runtime import seeded
@@ -42,12 +50,15 @@ SCALARS = (
 
 def save(estimator: Any, folder: str | os.PathLike[str]) -> None:
     """Write a fitted estimator. Settings that are code (callables, callbacks, a user's module) are named in
-    the file but not kept; a user's module is asked for again by `load`."""
+    the file but not kept; a user's module is asked for again by `load`.
+
+    Where the folder holds a model, it becomes the new one at one moment: who loads it meanwhile gets the former or the
+    new one whole, even where this process is killed; a save that fails leaves the former. Of several that save to the
+    same folder, the last one's model stays, as long as the file system has locks (`flock`; not on Windows)."""
     check_is_fitted(estimator)
     folder = Path(folder)
     if folder.exists() and not folder.is_dir():
         raise NotADirectoryError(f"{folder} is a file: give a folder to save to.")
-    folder.mkdir(parents=True, exist_ok=True)
     tensors = {f"model.{name}": value for name, value in estimator.model_.state_dict().items()}
     tensors["labels_"] = torch.from_numpy(estimator.labels_)
     tensors["cluster_centers_"] = torch.from_numpy(estimator.cluster_centers_)
@@ -93,10 +104,9 @@ def save(estimator: Any, folder: str | os.PathLike[str]) -> None:
         SETTINGS: json.dumps(settings, indent=1, default=_plain).encode(),
         TENSORS: save_tensors({name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()}),
     }
-    for name, blob in {**blobs, SUMS: _sums(blobs)}.items():  # the checksums last: until then it is no model
-        aside = folder / f".{name}.part"
-        aside.write_bytes(blob)
-        aside.replace(folder / name)
+    folder.mkdir(parents=True, exist_ok=True)
+    with _only_writer(folder):
+        _publish(folder, {SUMS: _sums(blobs), **blobs})
 
 
 def load(folder: str | os.PathLike[str], *, network: nn.Module | None = None, device: str = "auto") -> Any:
@@ -105,12 +115,7 @@ def load(folder: str | os.PathLike[str], *, network: nn.Module | None = None, de
     folder = Path(folder)
     if not folder.is_dir():
         raise FileNotFoundError(f"No such folder: {folder}")
-    missing = [name for name in (SETTINGS, TENSORS, SUMS) if not (folder / name).is_file()]
-    if missing:
-        raise ValueError(f"{folder} is not a saved diffclust model: {', '.join(missing)} missing.")
-    blobs = {name: (folder / name).read_bytes() for name in (SETTINGS, TENSORS)}
-    if (folder / SUMS).read_bytes() != _sums(blobs):
-        raise ValueError(f"{folder} is damaged: its files do not match {SUMS}.")
+    blobs = _read(folder)
     try:
         settings = json.loads(blobs[SETTINGS])
         tensors = load_tensors(blobs[TENSORS])
@@ -120,6 +125,112 @@ def load(folder: str | os.PathLike[str], *, network: nn.Module | None = None, de
             return _rebuild(settings, tensors, network, device)
     except (KeyError, TypeError, RuntimeError, ValueError, AttributeError, SafetensorError) as error:
         raise ValueError(f"{folder} cannot be read as a diffclust model: {error}") from error
+
+
+# ---- the folder
+#
+# A save writes its files aside, under names that tell whose they are, then puts its checksums in place, then the rest.
+# The checksums are the switch: from then on a reader, who goes by them, finds the new files aside or in place.
+
+
+def _aside(folder: Path, name: str, sums: bytes) -> Path:
+    return folder / f".{name}.{hashlib.sha256(sums).hexdigest()[:16]}.part"
+
+
+def _publish(folder: Path, blobs: dict[str, bytes]) -> None:
+    """Put the files in place: the checksums, which come first, and those that go with them."""
+    former = {name: _bytes(folder / name) for name in (SUMS, SETTINGS)}
+    new = {name: blob for name, blob in blobs.items() if _bytes(folder / name) != blob}
+    parts = {name: _aside(folder, name, blobs[SUMS]) for name in new}
+    try:
+        for name, part in parts.items():
+            if _bytes(part) != new[name]:
+                part.write_bytes(new[name])
+        for name, part in parts.items():
+            part.replace(folder / name)
+    except BaseException:
+        if all(_bytes(folder / name) == blob for name, blob in new.items()):
+            raise  # an interrupt, but the save is whole
+        if _bytes(folder / SUMS) != former[SUMS]:
+            _put_back(folder, former)
+        for part in parts.values():
+            part.unlink(missing_ok=True)
+        raise
+    for name in blobs:
+        for left in folder.glob(f".{name}.*.part"):  # of one who was killed
+            left.unlink(missing_ok=True)
+
+
+def _put_back(folder: Path, former: dict[str, bytes | None]) -> None:
+    """The tensors are the last to be replaced, and so need not be kept."""
+    kept = {name: blob for name, blob in former.items() if blob is not None}
+    if len(kept) == len(former):
+        _publish(folder, kept)
+        return
+    for name in former:  # there was no model
+        (folder / name).unlink(missing_ok=True)
+    for name, blob in kept.items():
+        (folder / name).write_bytes(blob)
+
+
+def _read(folder: Path, patience: float = 10.0) -> dict[str, bytes]:
+    """Settings and tensors that go together, though somebody may be saving."""
+    give_up = time.monotonic() + patience
+    while True:
+        switch = _stamp(folder / SUMS)
+        sums = _bytes(folder / SUMS)
+        found = {
+            name: None if sums is None else _bytes(_aside(folder, name, sums)) or _bytes(folder / name)
+            for name in (SETTINGS, TENSORS)
+        }
+        blobs = {name: blob for name, blob in found.items() if blob is not None}
+        if len(blobs) == len(found) and sums == _sums(blobs):
+            return blobs
+        if (_stamp(folder / SUMS), _bytes(folder / SUMS)) == (switch, sums) or time.monotonic() > give_up:
+            break
+    missing = [name for name in (SETTINGS, TENSORS, SUMS) if not (folder / name).is_file()]
+    if missing:
+        raise ValueError(f"{folder} is not a saved diffclust model: {', '.join(missing)} missing.")
+    raise ValueError(f"{folder} is damaged: its files do not match {SUMS}.")
+
+
+def _bytes(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except (FileNotFoundError, IsADirectoryError):
+        return None
+
+
+def _stamp(path: Path) -> tuple[int, int] | None:
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return None
+    return status.st_ino, status.st_mtime_ns
+
+
+@contextlib.contextmanager
+def _only_writer(folder: Path) -> Iterator[None]:
+    """Wait for others who save to the folder, in this process or another. Not where there are no such locks."""
+    if fcntl is None:
+        yield
+        return
+    door = os.open(folder, os.O_RDONLY)
+    try:
+        with contextlib.suppress(OSError):  # a file system without locks
+            fcntl.flock(door, fcntl.LOCK_EX)
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            fcntl.flock(door, fcntl.LOCK_UN)  # closing would not do where a fork has the door open, too
+        os.close(door)
+
+
+def _sums(blobs: dict[str, bytes]) -> bytes:
+    return "".join(f"{hashlib.sha256(blob).hexdigest()}  {name}\n" for name, blob in blobs.items()).encode()
+
+
+# ---- from files to an estimator
 
 
 def _rebuild(settings: dict[str, Any], tensors: dict[str, Tensor], module: nn.Module | None, device: str) -> Any:
@@ -163,10 +274,6 @@ def _network(saved: dict[str, Any], module: nn.Module | None) -> Autoencoder:
             f"it was fitted with a module of your own ({saved['module']}): give one as load(..., network=...)"
         )
     return Wrapped(copy.deepcopy(module), config["input_shape"], config["embedding_dim"])
-
-
-def _sums(blobs: dict[str, bytes]) -> bytes:
-    return "".join(f"{hashlib.sha256(blob).hexdigest()}  {name}\n" for name, blob in blobs.items()).encode()
 
 
 def _is_plain(value: Any) -> bool:
