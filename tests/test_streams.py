@@ -108,6 +108,30 @@ def test_rows_are_kept_until_there_are_enough_distinct_ones(online, blobs):
     assert not hasattr(model, "_waiting")
 
 
+@pytest.mark.parametrize("kept", [0, 2])
+def test_the_start_answers_for_its_own_batch(online, blobs, kept, tmp_path):
+    X = (blobs[0] - blobs[0].mean(0)).astype(np.float32)
+    model = online(3, network="identity", epochs=2)
+    if kept:
+        model.partial_fit(X[:kept])
+    batch = X[[9, 9, 30, 4, 70, 2, 2, 55]]
+    model.partial_fit(batch)
+    assert (model.labels_ == model.predict(batch)).all()
+    assert len(np.unique(model.labels_)) > 1
+    own = ((model.transform(batch).astype(float) - model.cluster_centers_[model.labels_]) ** 2).sum()
+    assert model.inertia_ == pytest.approx(own, rel=1e-5)
+    assert model.clustering_loss_ == pytest.approx(-model.score(batch), rel=1e-6)
+    stream = model.diagnostics_["stream"]
+    assert (stream["rows"], stream["batches"], sum(stream["counts"])) == (0, 0, kept + len(batch))
+    assert stream["counts"] == model.diagnostics_["sizes"]
+    assert stream["drift"] == stream["rows_since"] == [0, 0, 0]
+    model.save(tmp_path / "m")
+    again = diffclust.load(tmp_path / "m").partial_fit(X[100:110])
+    assert len(again.labels_) == 10
+    assert (again.labels_ == model.partial_fit(X[100:110]).labels_).all()
+    assert again.diagnostics_["stream"]["batches"] == model.diagnostics_["stream"]["batches"] == 1
+
+
 @pytest.mark.parametrize("waiting", [True, False])
 def test_bad_batches_change_nothing(online, blobs, waiting):
     X, _ = blobs

@@ -122,7 +122,8 @@ class Online:
 
         `labels_`, `inertia_` and `clustering_loss_` become those of this batch; `diagnostics_["stream"]` says of each
         cluster how many rows it has had, how far its centre is from where the fit left it, when it last had a row,
-        and how many rows have gone by since. A bad batch is an error and changes nothing.
+        and how many rows have gone by since; rows of a starting fit are in its count alone.
+        A bad batch is an error and changes nothing.
         """
         for batch in arriving(X):
             if hasattr(self, "model_"):
@@ -146,13 +147,17 @@ class Online:
         distinct = _distinct(known, data, max(2, self.n_clusters))
         if len(distinct) < max(2, self.n_clusters):
             self._waiting = Waiting(distinct, waiting.attributes if waiting else given.attributes)
-        elif waiting is None:
-            with alone():
-                self.fit(given)
-        else:
+            return
+        start = given
+        if waiting is not None:
             rows = torch.cat([known, data.map(lambda x: x)])
-            with alone():
-                self.fit(replace(given, rows=TensorRows(rows), attributes=waiting.attributes))
+            start = replace(given, rows=TensorRows(rows), attributes=waiting.attributes)
+        with alone():
+            self.fit(start)
+        data = Data(given.rows, choose_device(self.device))
+        stream = self._stream_so_far(data.device)
+        stream.last = data.map(self.model_.embed)
+        self._answer_for_the_last(stream)
 
     def _take_in(self, X: Any, learn_network: bool) -> None:
         given = read(self, X, fitting=False)
@@ -175,9 +180,13 @@ class Online:
             self.online_step(model, Arrived(z, logits, pull, mass, stream.counts))
             stream.count(len(z), mass)
             stream.last = z
-            centers = clusters.centers
-            self.cluster_centers_ = centers.float().cpu().numpy().copy()
-            self.diagnostics_["stream"] = stream.diagnostics(centers)
+            self.cluster_centers_ = clusters.centers.float().cpu().numpy().copy()
+        self._answer_for_the_last(stream)
+
+    @torch.no_grad()
+    def _answer_for_the_last(self, stream: Stream) -> None:
+        """From now on the attributes are those of the stream's last batch."""
+        self.diagnostics_["stream"] = stream.diagnostics(self.model_.clusters.centers)
         self.diagnostics_["sizes"] = self.diagnostics_["stream"]["counts"]
         for name in OF_THE_LAST_BATCH:
             vars(self).pop(name, None)
