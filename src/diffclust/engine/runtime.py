@@ -1,6 +1,8 @@
 """Where and how a run computes: device, precision, borrowed randomness."""
 
 import contextlib
+import os
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -48,9 +50,21 @@ def restart_seeds(random_state: int | np.random.RandomState | None, n: int) -> l
     return [int(draw.randint(2**31 - 1)) for _ in range(n)]
 
 
+_turn = threading.RLock()  # torch's default generators belong to the whole process: one thread at a time borrows them
+
+
+def _renew_turn() -> None:
+    global _turn
+    _turn = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_turn)  # the thread that has its turn is not there any more
+
+
 class Randomness:
     """Random numbers of one's own: torch's default generators of the CPU and of `device` give them while they are
-    borrowed, and go on afterwards as if nothing had been drawn."""
+    borrowed, and go on afterwards as if nothing had been drawn. Other threads that want to borrow wait."""
 
     def __init__(self, seed: int, device: torch.device) -> None:
         if device.type == "cuda":
@@ -61,6 +75,11 @@ class Randomness:
 
     @contextlib.contextmanager
     def borrowed(self) -> Iterator[None]:
+        with _turn, self._swapped():
+            yield
+
+    @contextlib.contextmanager
+    def _swapped(self) -> Iterator[None]:
         outer = torch.get_rng_state()
         torch.set_rng_state(self.cpu)
         if self.cuda is None:
