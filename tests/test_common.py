@@ -1,5 +1,6 @@
 """What every method promises, whoever wrote it: scikit-learn's own checks, then the product's contract."""
 
+import contextlib
 import pickle
 import warnings
 
@@ -59,6 +60,49 @@ def test_public_names_exist():
 
 
 # ---- learning
+
+
+@contextlib.contextmanager
+def float64_by_default():
+    torch.set_default_dtype(torch.float64)
+    try:
+        yield
+        assert torch.get_default_dtype() == torch.float64
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+@pytest.mark.parametrize("network", ["dense", "identity"])
+@pytest.mark.parametrize("within", [float64_by_default, torch.no_grad, torch.inference_mode])
+def test_torchs_modes_change_nothing(quick, blobs, tmp_path, within, network):
+    X = blobs[0][:60]
+
+    def learn(model):
+        model.fit(X)
+        if hasattr(model, "partial_fit"):
+            model.partial_fit(X[:20])
+            if network == "dense" and type(model).__name__ != "SSCNet":
+                model.partial_fit(X[20:40], learn_network=True)
+        return model
+
+    def settings():
+        return quick(network=network, pretrain_epochs=2, epochs=2)
+
+    expected = learn(settings())
+    with within():
+        before = torch.is_grad_enabled(), torch.is_inference_mode_enabled()
+        model = learn(settings())
+        model.save(tmp_path / "m")
+        again = diffclust.load(tmp_path / "m")
+        assert (again.predict(X) == expected.predict(X)).all()
+        assert (torch.is_grad_enabled(), torch.is_inference_mode_enabled()) == before
+    assert (model.labels_ == expected.labels_).all()
+    assert model.history_ == expected.history_
+    weights = expected.model_.state_dict()
+    assert all(torch.equal(value, weights[name]) for name, value in again.model_.state_dict().items())
+    assert all(p.dtype == torch.float32 and not p.is_inference() for p in again.model_.parameters())
+    if hasattr(again, "partial_fit"):
+        assert (again.partial_fit(X[:9]).labels_ == expected.partial_fit(X[:9]).labels_).all()
 
 
 def test_finds_blobs(quick, blobs):

@@ -28,7 +28,7 @@ except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
 from . import __version__
-from .engine.runtime import seeded
+from .engine.runtime import learning, seeded
 from .inputs import Shape
 from .methods import METHODS
 from .nn.autoencoders import NETWORKS, Autoencoder, Wrapped
@@ -118,11 +118,10 @@ def load(folder: str | os.PathLike[str], *, network: nn.Module | None = None, de
     blobs = _read(folder)
     try:
         settings = json.loads(blobs[SETTINGS])
-        tensors = load_tensors(blobs[TENSORS])
         if settings["format"] != FORMAT:
             raise ValueError(f"it has format {settings['format']}, this version reads {FORMAT}")
-        with seeded(0, torch.device("cpu")):  # building a network draws weights
-            return _rebuild(settings, tensors, network, device)
+        with learning(), seeded(0, torch.device("cpu")):  # building a network draws weights
+            return _rebuild(settings, load_tensors(blobs[TENSORS]), network, device)
     except (KeyError, TypeError, RuntimeError, ValueError, AttributeError, SafetensorError) as error:
         raise ValueError(f"{folder} cannot be read as a diffclust model: {error}") from error
 

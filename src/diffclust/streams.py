@@ -18,7 +18,7 @@ from .engine.data import Data, TensorRows
 from .engine.distributed import alone
 from .engine.loop import Stage
 from .engine.model import ClusterModel, NetworkAlone, Trainable
-from .engine.runtime import Randomness, choose_device, choose_precision
+from .engine.runtime import Randomness, choose_device, choose_precision, learning
 from .inputs import Given, arriving, read
 from .nn.ops import largest
 
@@ -125,11 +125,12 @@ class Online:
         and how many rows have gone by since; rows of a starting fit are in its count alone.
         A bad batch is an error and changes nothing.
         """
-        for batch in arriving(X):
-            if hasattr(self, "model_"):
-                self._take_in(batch, learn_network)
-            else:
-                self._wait_for(batch)
+        with learning():
+            for batch in arriving(X):
+                if hasattr(self, "model_"):
+                    self._take_in(batch, learn_network)
+                else:
+                    self._wait_for(batch)
         return self
 
     def _wait_for(self, X: Any) -> None:

@@ -7,7 +7,7 @@ from typing import Any, TypeGuard, TypeVar
 
 from .engine.distributed import present
 from .engine.lanes import complete
-from .engine.runtime import choose_device
+from .engine.runtime import choose_device, learning
 from .estimator import PrototypeClusterer
 from .inputs import Given, read
 
@@ -35,8 +35,9 @@ def fit_each(pairs: Sequence[tuple[E, Any]]) -> list[E]:
     given: dict[int, Given] = {}
     for estimator, X in beside:
         if id(X) not in given:
-            one = read(estimator, X, fitting=True)
-            given[id(X)] = replace(one, rows=one.rows.to(choose_device(estimator.device)))  # one copy for all
+            with learning():
+                one = read(estimator, X, fitting=True)
+                given[id(X)] = replace(one, rows=one.rows.to(choose_device(estimator.device)))  # one copy for all
     complete([estimator._fitting(given[id(X)], quiet=i > 0) for i, (estimator, X) in enumerate(beside)])
     for estimator, _ in beside:
         estimator._warn(stacklevel=3)

@@ -16,7 +16,7 @@ from .checkpoint import Ledger
 from .data import Data
 from .loop import Record, Stage, training
 from .model import Trainable
-from .runtime import Randomness
+from .runtime import Randomness, learning
 
 T = TypeVar("T")
 
@@ -55,6 +55,7 @@ class Work(Generic[T]):
 Fit = Generator[Work[T], None, None]
 
 
+@learning()
 def complete(fits: Sequence[Fit[Any]]) -> None:
     """Several fits to their ends; nobody is finished before all lanes are, so that a kill leaves all checkpoints."""
     try:

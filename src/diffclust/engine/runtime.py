@@ -62,6 +62,28 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_renew_turn)  # the thread that has its turn is not there any more
 
 
+@contextlib.contextmanager
+def _float32() -> Iterator[None]:
+    """Networks are built in float32, whatever the caller's default. That, too, belongs to the whole process, so that it
+    is changed by the thread alone that has its turn."""
+    outer = torch.get_default_dtype()
+    if outer == torch.float32:
+        yield
+        return
+    torch.set_default_dtype(torch.float32)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(outer)
+
+
+@contextlib.contextmanager
+def learning() -> Iterator[None]:
+    """Inside, gradients are recorded, though the caller may be under `torch.no_grad` or `torch.inference_mode`."""
+    with torch.inference_mode(False), torch.enable_grad():
+        yield
+
+
 class Randomness:
     """Random numbers of one's own: torch's default generators of the CPU and of `device` give them while they are
     borrowed, and go on afterwards as if nothing had been drawn. Other threads that want to borrow wait."""
@@ -75,7 +97,7 @@ class Randomness:
 
     @contextlib.contextmanager
     def borrowed(self) -> Iterator[None]:
-        with _turn, self._swapped():
+        with _turn, _float32(), self._swapped():
             yield
 
     @contextlib.contextmanager
@@ -116,5 +138,6 @@ class Randomness:
 
 
 def seeded(seed: int, device: torch.device) -> contextlib.AbstractContextManager[None]:
-    """Torch's generators of the CPU and of `device`, seeded inside and given back as they were."""
+    """Torch's generators of the CPU and of `device`, seeded inside and given back as they were; float32 is the default
+    inside, as it is wherever random numbers are borrowed."""
     return Randomness(seed, device).borrowed()
