@@ -57,7 +57,7 @@ def fit(
                 check_out(out, folder=True)
                 if out.is_dir():
                     check_out(out / LABELS, folder=False, reads=data)
-                if checkpoint is not None and any(checkpoint.glob("diffclust-*.ckpt")) and not (resume or times_restarted()):
+                if _is_begun(checkpoint) and not (resume or times_restarted()):
                     raise Wrong(f"{checkpoint} holds a checkpoint: add --resume to go on from it, or remove it.")
             in_groups = Path(data).suffix == ".parquet" and Path(data).is_file() and not processes.alone
             X, y, words = Table(Path(data)) if in_groups else read(data)
@@ -67,7 +67,7 @@ def fit(
     if not processes.leads:
         return
     stopped = any(kind == "interrupted" for run in estimator.runs_ for kind, _ in run["diagnostics"]["reports"])
-    go_on = f" Add --resume to go on from {checkpoint}." if checkpoint and any(checkpoint.glob("diffclust-*.ckpt")) else ""
+    go_on = f" Add --resume to go on from {checkpoint}." if _is_begun(checkpoint) else ""
     if stopped and (out / SETTINGS).exists():
         say(f"stopped: this model is not saved, and the one in {out} is left as it was.{go_on}")
         raise typer.Exit(1)
@@ -94,6 +94,10 @@ def fit(
     if stopped:
         say(f"stopped: the model in {out} is as far as training had come.{go_on}")
         raise typer.Exit(1)
+
+
+def _is_begun(checkpoint: Path | None) -> bool:
+    return checkpoint is not None and any(checkpoint.glob("diffclust-*.ckpt"))
 
 
 def predict(
