@@ -393,6 +393,21 @@ class Once(IterableDataset):
         return self.items
 
 
+class Named(Dataset):
+    """Items as Hugging Face's data sets give them."""
+
+    def __len__(self):
+        return 20
+
+    def __getitem__(self, i):
+        return {"x": torch.zeros(3), "label": 0}
+
+
+class NamedStream(IterableDataset):
+    def __iter__(self):
+        return iter([{"x": torch.zeros(3)}] * 20)
+
+
 class Ragged(Dataset):
     def __len__(self):
         return 20
@@ -420,6 +435,9 @@ BAD_INPUT = {
     "tiny images": (RNG.random((20, 2, 3)), "2x3"),
     "negative integer images": (-np.ones((20, 8, 8), dtype=int), "-1"),
     "ragged dataset": (Ragged(), "Sample 19 has shape"),
+    "dataset of dicts": (Named(), "is a dict .*should be a tensor or an array"),
+    "loader of dicts": (DataLoader(Named()), "is a dict .*should be a tensor or an array"),
+    "stream of dicts": (NamedStream(), "is a dict .*should be a tensor or an array"),
     "stream that runs dry": (Once(), "IterableDataset"),
     "none": (None, "None|NoneType"),
 }

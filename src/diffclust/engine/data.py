@@ -129,7 +129,13 @@ class SparseRows(Rows):
 
 def sample(item: Any) -> Tensor:
     """Of what a Dataset gives: the thing itself, or the first of a tuple."""
-    x = torch.as_tensor(item[0] if isinstance(item, (tuple, list)) else item).detach()
+    try:
+        x = torch.as_tensor(item[0] if isinstance(item, (tuple, list)) else item).detach()
+    except (RuntimeError, TypeError, ValueError, IndexError) as error:
+        raise TypeError(
+            f"An item of the Dataset is a {type(item).__name__} that is no sample ({error}): it should be a tensor or "
+            "an array of numbers, or a tuple that begins with one."
+        ) from None
     return x[None] if x.ndim == 2 else x
 
 
