@@ -499,3 +499,16 @@ def test_half_precision_rows_are_measured_in_full():
         layer.move_(z)
         with torch.autocast("cpu", dtype=torch.bfloat16):
             assert layer.logits(z).dtype == torch.float32
+
+
+@pytest.mark.parametrize("how", ["k-means", "k-means++", "random"])
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_rows_that_are_not_finite_place_no_centres(place, how, bad):
+    layer = ClusterLayer(3, 2, **place)
+    before = layer.weight.detach().clone()
+    z = torch.randn(20, 2)
+    z[7, 1] = bad
+    with pytest.raises(ValueError, match="NaN or infinity"):
+        layer.place(z, how)
+    assert torch.equal(layer.weight, before)

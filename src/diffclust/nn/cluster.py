@@ -81,6 +81,8 @@ class ClusterLayer(nn.Module):
     @torch.no_grad()
     def place(self, z: Tensor, how: Start = "k-means") -> None:
         """Centres from the rows z. "random": random directions on the sphere, random rows in the plane."""
+        if not bool(z.isfinite().all()):
+            raise ValueError("The rows contain NaN or infinity: no centres can be placed on them.")
         z = self.normalize(z)
         if how == "k-means":
             # a poor start is never undone later, and thirty tries on a few rows cost next to nothing
