@@ -169,6 +169,31 @@ def test_ctrl_c_keeps_what_was_begun(digits, beside):
     assert len(first.labels_) == len(digits[0])
 
 
+def test_ctrl_c_leaves_the_checkpoints_of_those_that_were_not_begun(blobs, tmp_path):
+    class Stop(Exception):
+        pass
+
+    def stopping(progress):
+        if progress.phase == "clustering":
+            raise Stop
+
+    def ctrl_c(progress):
+        raise KeyboardInterrupt
+
+    def waiting(*watching):
+        settings = {"checkpoint": tmp_path, "checkpoint_every": 1, "random_state": 1, "callbacks": list(watching)}
+        return TELL(3, **settings, **SHORT)
+
+    with pytest.raises(Stop):
+        waiting(stopping).fit(blobs[0])
+    kept = sorted(tmp_path.iterdir())
+    assert kept
+    with pytest.raises(KeyboardInterrupt):
+        fit_together([TELL(3, random_state=0, callbacks=[ctrl_c], **SHORT), waiting()], blobs[0])
+    assert sorted(tmp_path.iterdir()) == kept
+    same(waiting().fit(blobs[0]), TELL(3, random_state=1, **SHORT).fit(blobs[0]))
+
+
 @pytest.mark.filterwarnings("default::sklearn.exceptions.ConvergenceWarning")
 def test_warnings_point_to_the_caller():
     rows = np.ones((40, 3), np.float32)

@@ -188,10 +188,11 @@ class PrototypeClusterer(
                 ]
                 capture = None if among.alone else False  # exchanges are not recorded
                 yield Work(lanes, ledger, device, watchers.width(device), plan * data.steps, capture)
+            runs = [lane.result for lane in lanes if lane.result is not None]
+            ledger.interrupted |= len(runs) < len(lanes)  # by a stop in a fit beside this one
             ledger.close()
-        runs = [lane.result for lane in lanes if lane.result is not None]
         if not runs:
-            raise KeyboardInterrupt  # in another fit beside this one, before it had begun
+            raise KeyboardInterrupt
         self._adopt(given, runs)
 
     def _run(
