@@ -148,8 +148,8 @@ class DenseAutoencoder(Autoencoder):
         self.variational = variational
         inside = embedding_dim * (1 + variational)
         squash: list[nn.Module] = [nn.Sigmoid()] if bottleneck == "sigmoid" else []
-        self.encoder = nn.Sequential(nn.Flatten(), *_chain([self.n_values, *hidden, inside], dropout), *squash)
-        self.decoder = nn.Sequential(*_chain([embedding_dim, *reversed(hidden), self.n_values], 0.0))
+        self.encoder = Chain(nn.Flatten(), *_chain([self.n_values, *hidden, inside], dropout), *squash)
+        self.decoder = Chain(*_chain([embedding_dim, *reversed(hidden), self.n_values], 0.0))
         if glorot:
             for layer in self.modules():
                 if isinstance(layer, nn.Linear):

@@ -13,6 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from .fused_dense import Dense, connect, group_dense
+
 ROWS, WARPS = 128, 4  # pixels a program works on, and with how many warps: the best of eight choices on an H200
 CHUNKS = 88  # programs a weight's gradient is split over, three times: twice the multiprocessors of a large GPU
 
@@ -83,22 +85,27 @@ def group(modules: Iterable[nn.Module]) -> Iterator[nn.Module | list[Layer]]:
 
 
 class Chain(nn.Sequential):
-    """An `nn.Sequential` whose convolutions train by the kernels where these are allowed."""
+    """An `nn.Sequential` whose linear layers train by few kernels, and where these are allowed its convolutions."""
 
     allowed = False
 
     def forward(self, x: Tensor) -> Tensor:
         mixed = x.is_cuda and torch.is_autocast_enabled("cuda")
-        if not (Chain.allowed and mixed and self.training and torch.is_grad_enabled() and has_triton()):
+        if not (mixed and self.training and torch.is_grad_enabled() and has_triton()):
             return super().forward(x)
-        for part in group(self):
-            x = part(x) if isinstance(part, nn.Module) else convolve(x.to(torch.get_autocast_dtype("cuda")), part)
+        for part in group_dense(group(self) if Chain.allowed else self):
+            if isinstance(part, nn.Module):
+                x = part(x)
+            elif isinstance(part[0], Dense):
+                x = connect(x.to(torch.get_autocast_dtype("cuda")), part)
+            else:
+                x = convolve(x.to(torch.get_autocast_dtype("cuda")), part)
         return x
 
 
 @contextlib.contextmanager
 def allowed(wish: bool) -> Iterator[None]:
-    """The kernels take some twenty seconds to compile, once a machine: not for short work."""
+    """The kernels of convolutions take some twenty seconds to compile, once a machine: not for short work."""
     before, Chain.allowed = Chain.allowed, wish
     try:
         yield

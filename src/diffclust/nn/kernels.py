@@ -259,3 +259,25 @@ def adadelta(gradient, square, travelled, count, rho, eps, BLOCK: tl.constexpr):
     tl.store(square + i, s, mask=here)
     tl.store(travelled + i, t * rho + (1 - rho) * delta * delta, mask=here)
     tl.store(gradient + i, delta, mask=here)
+
+
+@triton.jit
+def rectified_gradient(
+    gradient, y, out, sums, rows, columns, scale, RELU: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr
+):
+    """out = scale · gradient where y is positive, else 0, and its sums over the rows. Without RELU the sums alone, of
+    the gradient as it is."""
+    c = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
+    summed = tl.zeros((ROWS, COLUMNS), tl.float32)
+    start = 0
+    while start < rows:
+        r = start + tl.arange(0, ROWS)
+        at = r[:, None] * columns + c[None, :]
+        here = (r < rows)[:, None] & (c < columns)[None, :]
+        g = tl.load(gradient + at, mask=here, other=0.0).to(tl.float32)
+        if RELU:
+            g = tl.where(tl.load(y + at, mask=here, other=0.0) > 0, scale * g, 0.0)
+            tl.store(out + at, g, mask=here)
+        summed += g
+        start += ROWS
+    tl.store(sums + c, tl.sum(summed, 0), mask=c < columns)

@@ -1,0 +1,104 @@
+"""Linear layers with ReLU and dropout between them as few kernels: training in bf16 on a GPU.
+
+On their own these layers are small, and what counts is how many kernels a step has. Autocast turns every weight into
+bf16 and every gradient back by a kernel each; here all weights are turned at once, products give float32 gradients
+themselves, and one kernel passes a gradient through dropout and ReLU while it adds up the bias's.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+ROWS, COLUMNS = 256, 16  # of the tiles a program works on
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, eq=False)
+class Dense:
+    """A linear layer, and what follows it."""
+
+    linear: nn.Linear
+    relu: bool
+    dropout: float  # a share; only after ReLU
+
+
+def group_dense(parts: Iterable[nn.Module | T]) -> Iterator[nn.Module | T | list[Dense]]:
+    """Runs of linear layers as lists, everything else as it is."""
+    waiting = list(parts)
+    run: list[Dense] = []
+    while waiting:
+        part = waiting.pop(0)
+        if type(part) is not nn.Linear or part.bias is None:
+            if run:
+                yield run
+                run = []
+            yield part
+            continue
+        relu = bool(waiting) and isinstance(waiting[0], nn.ReLU)
+        if relu:
+            waiting.pop(0)
+        dropout = waiting[0] if relu and waiting else None
+        if isinstance(dropout, nn.Dropout) and dropout.p < 1:
+            waiting.pop(0)
+            run.append(Dense(part, relu, dropout.p))
+        else:
+            run.append(Dense(part, relu, 0.0))
+    if run:
+        yield run
+
+
+def connect(x: Tensor, layers: list[Dense]) -> Tensor:
+    """The layers on rows (b, d), differentiable, in the rows' own precision."""
+    parameters = [p for layer in layers for p in (layer.linear.weight, layer.linear.bias)]
+    return _Connections.apply(x, layers, *parameters)
+
+
+class _Connections(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, layers: list[Dense], *parameters: Tensor) -> Tensor:
+        used = [torch.empty_like(p, dtype=x.dtype) for p in parameters]
+        torch._foreach_copy_(used, parameters)
+        values = [x]
+        for layer, weight, bias in zip(layers, used[::2], used[1::2], strict=True):
+            product = torch._addmm_activation if layer.relu else torch.addmm
+            y = product(bias, values[-1], weight.T)
+            values.append(torch.native_dropout(y, layer.dropout, True)[0] if layer.dropout else y)
+        ctx.layers = layers
+        ctx.save_for_backward(*values, *used[::2])
+        return values[-1]
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        layers, saved = ctx.layers, ctx.saved_tensors
+        values, weights = saved[: len(layers) + 1], saved[len(layers) + 1 :]
+        g = gradients[0].to(values[0].dtype).contiguous()
+        found: list[Tensor | None] = []
+        for i, layer in reversed(list(enumerate(layers))):
+            g, of_bias = _through(g, values[i + 1], layer)
+            found = [_product(g.T, values[i]) if ctx.needs_input_grad[2 + 2 * i] else None, of_bias, *found]
+            if not any(ctx.needs_input_grad[: 2 + 2 * i]):
+                return None, None, *[None] * (2 * i), *found
+            g = g @ weights[i]
+        return g, None, *found
+
+
+def _product(a: Tensor, b: Tensor) -> Tensor:
+    """In float32."""
+    return a @ b if a.dtype == torch.float32 else torch.mm(a, b, out_dtype=torch.float32)
+
+
+def _through(g: Tensor, y: Tensor, layer: Dense) -> tuple[Tensor, Tensor]:
+    """The gradient before ReLU and dropout, which let pass where their result y is positive, and its sum over rows."""
+    from . import kernels
+
+    rows, columns = g.shape
+    out = torch.empty_like(g) if layer.relu else g
+    sums = g.new_empty(columns, dtype=torch.float32)
+    kernels.rectified_gradient[(-(-columns // COLUMNS),)](
+        g, y, out, sums, rows, columns, 1 / (1 - layer.dropout), RELU=layer.relu, ROWS=ROWS, COLUMNS=COLUMNS
+    )
+    return out, sums
