@@ -1,10 +1,11 @@
 import copy
+from functools import partial
 
 import pytest
 import torch
 from torch import nn
 
-from diffclust.engine.optimizers import Adadelta, _advance, _advance_at_once
+from diffclust.engine.optimizers import Adadelta, _advance, _advance_at_once, make_optimizer
 from diffclust.nn.fused import has_triton
 
 
@@ -64,3 +65,27 @@ def test_the_kernel_takes_the_same_step(rho, eps):
         step = _advance_at_once(gradient.clone(), *fused, {"rho": rho, "eps": eps})
         torch.testing.assert_close(step, expected, rtol=1e-5, atol=1e-9)
         torch.testing.assert_close(fused, plain, rtol=1e-5, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("wish", "fused"),
+    [
+        ("adam", True),
+        ("adamw", True),
+        (torch.optim.Adam, True),
+        (partial(torch.optim.Adam, lr=0.002, eps=1e-4), True),
+        (partial(torch.optim.Adam, foreach=True), None),
+        (partial(torch.optim.AdamW, fused=False), False),
+        (lambda parameters: torch.optim.Adam(parameters, lr=0.1), None),
+    ],
+)
+def test_adam_is_one_kernel_unless_the_caller_says_how(network, wish, fused):
+    assert make_optimizer(network, wish, None).param_groups[0]["fused"] is fused
+
+
+def test_settings_of_a_callable_stay(network):
+    optimizer = make_optimizer(network, partial(torch.optim.Adam, lr=0.002, eps=1e-4), None)
+    assert [optimizer.param_groups[0][name] for name in ("lr", "eps")] == [0.002, 1e-4]
+    twin = copy.deepcopy(network)
+    plain = torch.optim.Adam(twin.parameters(), lr=0.002, eps=1e-4)
+    assert losses(network, optimizer, 20, "cpu") == pytest.approx(losses(twin, plain, 20, "cpu"), rel=1e-4)

@@ -114,8 +114,14 @@ def make_optimizer(model: Trainable, wish: str | Callable[..., Optimizer], lr: f
     parameters = [p for p in model.parameters() if p.requires_grad]
     if not parameters:
         return None
-    if not isinstance(wish, str):
-        return wish(parameters)
-    kind, usual = OPTIMIZERS[wish]
-    fused: dict[str, Any] = {"fused": True} if wish in ("adam", "adamw") else {}
-    return kind(parameters, lr=usual if lr is None else lr, **fused)
+    if isinstance(wish, str):
+        kind, usual = OPTIMIZERS[wish]
+        wish = partial(kind, lr=usual if lr is None else lr)
+    return _at_once(wish)(parameters)
+
+
+def _at_once(build: Callable[..., Optimizer]) -> Callable[..., Optimizer]:
+    """Adam as one kernel for all parameters, where the caller does not say how it is to be run."""
+    kind, said = (build.func, build.keywords) if isinstance(build, partial) else (build, {})
+    free = said.keys().isdisjoint(("fused", "foreach", "differentiable"))
+    return partial(build, fused=True) if free and kind in (torch.optim.Adam, torch.optim.AdamW) else build
