@@ -5,7 +5,8 @@ import pytest
 import torch
 from torch import nn
 
-from diffclust.engine.optimizers import Adadelta, _advance, _advance_at_once, make_optimizer
+from diffclust.engine import optimizers
+from diffclust.engine.optimizers import Adadelta, _advance, _advance_at_once, _move_at_once, make_optimizer
 from diffclust.nn.fused import has_triton
 
 
@@ -27,6 +28,12 @@ def losses(network, optimizer, steps, device):
     return seen
 
 
+@pytest.fixture(params=[2**16, 30], ids=["all together", "large ones alone"])
+def _large(request, monkeypatch):
+    monkeypatch.setattr(optimizers, "LARGE", request.param)
+
+
+@pytest.mark.usefixtures("_large")
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
 def test_adadelta_is_torchs(network, device):
     other = copy.deepcopy(network).to(device)
@@ -36,6 +43,7 @@ def test_adadelta_is_torchs(network, device):
     assert ours[-1] < 0.9 * ours[0]
 
 
+@pytest.mark.usefixtures("_large")
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
 def test_its_state_travels(network, device):
     network = network.to(device)
@@ -62,9 +70,17 @@ def test_the_kernel_takes_the_same_step(rho, eps):
         gradient = torch.randn(2500, device=device)
         gradient[::7] = 0
         expected = _advance(gradient, *plain, {"rho": rho, "eps": eps})
-        step = _advance_at_once(gradient.clone(), *fused, {"rho": rho, "eps": eps})
+        group = {"rho": rho, "eps": eps, "lr": 0.5}
+        before = [moment.clone() for moment in fused]
+        step = _advance_at_once(gradient.clone(), *fused, group)
         torch.testing.assert_close(step, expected, rtol=1e-5, atol=1e-9)
         torch.testing.assert_close(fused, plain, rtol=1e-5, atol=1e-12)
+        parameter = torch.ones(2500, device=device)
+        parameter.grad = gradient.clone()
+        _move_at_once(parameter, dict(zip(("square_avg", "acc_delta"), before, strict=True)), group)
+        torch.testing.assert_close(parameter, 1 - 0.5 * expected)
+        assert torch.equal(parameter.grad, gradient)
+        torch.testing.assert_close(before, plain, rtol=1e-5, atol=1e-12)
 
 
 @pytest.mark.parametrize(

@@ -248,8 +248,9 @@ def fold_weights(
 
 
 @triton.jit
-def adadelta(gradient, square, travelled, count, rho, eps, BLOCK: tl.constexpr):
-    """Both moments brought up to date, and the step in the gradient's place: each number is read and written once."""
+def adadelta(parameter, gradient, square, travelled, count, lr, rho, eps, MOVES: tl.constexpr, BLOCK: tl.constexpr):
+    """Both moments brought up to date, each number read and written once. MOVES: and the parameter moved; else the step
+    takes the gradient's place."""
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     here = i < count
     g = tl.load(gradient + i, mask=here, other=0.0)
@@ -258,7 +259,10 @@ def adadelta(gradient, square, travelled, count, rho, eps, BLOCK: tl.constexpr):
     delta = tl.sqrt((t + eps) / (s + eps)) * g
     tl.store(square + i, s, mask=here)
     tl.store(travelled + i, t * rho + (1 - rho) * delta * delta, mask=here)
-    tl.store(gradient + i, delta, mask=here)
+    if MOVES:
+        tl.store(parameter + i, tl.load(parameter + i, mask=here, other=0.0) - lr * delta, mask=here)
+    else:
+        tl.store(gradient + i, delta, mask=here)
 
 
 @triton.jit
