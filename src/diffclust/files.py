@@ -8,9 +8,7 @@ import gzip
 import json
 import zipfile
 import zlib
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -21,6 +19,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from .extras import extra
+from .image_files import image_places, read_images
 from .metrics import is_labelled
 
 if TYPE_CHECKING:
@@ -31,7 +30,6 @@ Arrays = dict[str, NDArray[Any]]
 X_NAMES = ("X", "images", "data")
 Y_NAMES = ("y", "labels", "target")
 LABEL_COLUMNS = ("label", "labels", "y", "target", "class")
-IMAGE_ENDINGS = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff")
 TERMS = 2000  # columns a text has, as in the papers
 
 
@@ -103,7 +101,7 @@ def read(
     """
     path = Path(path).expanduser()
     if path.is_dir():
-        return _read_images(path, image_shape, image_bits)
+        return Table(*read_images(path, image_shape, image_bits))
     if not path.exists():
         from . import datasets  # here, as it reads its own files by this module
 
@@ -123,7 +121,7 @@ def captions(path: str | Path) -> list[str] | None:
     """What to call each row of `read(path)`: the texts of .jsonl, the files of a folder of images; None for others."""
     path = Path(path).expanduser()
     if path.is_dir():
-        return ["/".join(parts) for parts in _image_places(path)]
+        return ["/".join(parts) for parts in image_places(path)]
     if path.name.lower().endswith(TEXT_ENDINGS) and path.exists():
         return [entry["text"] for _, entry in json_lines(path, text=str)]
     return None
@@ -401,92 +399,3 @@ def json_lines(path: Path, **kinds: type) -> Iterator[tuple[int, dict[str, Any]]
         raise ValueError(f"{path} is not UTF-8 text ({error}).") from error
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise ValueError(f"{path} is not a whole gzip file ({error}).") from error
-
-
-# --- images
-
-
-def _image_places(folder: Path) -> list[tuple[str, ...]]:
-    """Where the images of a folder lie in it, in the order in which they are read."""
-    places = sorted(
-        path.relative_to(folder).parts
-        for path in folder.rglob("*")
-        if path.suffix.lower() in IMAGE_ENDINGS and path.is_file()
-    )
-    # macOS leaves "._name.jpg" beside each image on foreign disks.
-    places = [parts for parts in places if not any(part.startswith(".") for part in parts)]
-    if not places:
-        raise ValueError(f"{folder} holds no images ({', '.join(IMAGE_ENDINGS)}).")
-    return places
-
-
-def _read_images(folder: Path, shape: tuple[int, ...] | None, bits: int | None) -> Table:
-    extra("PIL.Image", "data", "Reading images", package="Pillow")
-    places = _image_places(folder)
-    paths = [folder.joinpath(*parts) for parts in places]
-    if shape is None:
-        (height, width), _ = Counter(map(_image_size, paths)).most_common(1)[0]
-    elif len(shape) == 3 and shape[0] in (1, 3):
-        height, width = shape[1:]
-    else:
-        raise ValueError(f"{folder} holds images, but what is wanted are samples of shape {shape}.")
-    mode = "L" if shape is not None and shape[0] == 1 else "RGB"
-    pixels = [_image_pixels(path, height, width, mode) for path in paths]
-    if bits is None:
-        bits = 16 if all(x.dtype == np.uint16 for x in pixels) and max(x.max() for x in pixels) > 255 else 8
-    X = np.stack([_in_bits(x, bits) for x in pixels])
-    if shape is None and all((x == x[..., :1]).all() for x in X):
-        X = np.ascontiguousarray(X[..., 0])
-    in_folders = all(len(parts) > 1 for parts in places)
-    return Table(X, np.array([parts[0] for parts in places]) if in_folders else None)
-
-
-@contextmanager
-def _opened(path: Path) -> Iterator[Any]:
-    from PIL import Image
-
-    try:
-        with Image.open(path) as image:
-            yield image
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        raise ValueError(f"{path} cannot be read as an image ({error}).") from error
-
-
-def _image_size(path: Path) -> tuple[int, int]:
-    """(h, w) as it is looked at: cameras turn photographs by a note in the file."""
-    with _opened(path) as image:
-        # Other formats hardly have the note, and Pillow would unpack a whole PNG to look for it.
-        turned = image.format in ("JPEG", "MPO", "TIFF") and image.getexif().get(0x0112, 1) >= 5
-        return image.size if turned else image.size[::-1]
-
-
-def _image_pixels(path: Path, height: int, width: int, mode: str) -> NDArray[Any]:
-    """(h, w, 3), or (h, w) with mode "L": uint8, or uint16 where the file has more bits a pixel."""
-    from PIL import Image, ImageOps
-
-    with _opened(path) as image:
-        upright = ImageOps.exif_transpose(image)
-        if upright.mode.startswith("I"):
-            deep = np.asarray(upright)
-            if deep.min() < 0 or deep.max() > 65535:
-                raise ValueError(f"pixels from {deep.min()} to {deep.max()}, where 0 to 65535 can be read")
-            upright = Image.fromarray(deep.astype(np.float32))  # which hold all of them, and which Pillow can resize
-            resized = np.asarray(upright.resize((width, height), Image.Resampling.BILINEAR))
-            grey = resized.round().astype(np.uint16)
-            return grey if mode == "L" else np.repeat(grey[..., None], 3, axis=2)
-        if upright.mode == "F":
-            raise ValueError("pixels in floating point")
-        see_through = upright.has_transparency_data
-        upright = upright.convert("RGBA")  # straight on, Pillow warns of palettes with transparency
-        if see_through:
-            upright = Image.alpha_composite(Image.new("RGBA", upright.size, "white"), upright)
-        upright = upright.convert(mode)
-        return np.asarray(upright.resize((width, height), Image.Resampling.BILINEAR))
-
-
-def _in_bits(x: NDArray[Any], bits: int) -> NDArray[Any]:
-    """One image as it is read in any company: bytes stand for 257 times themselves in 16 bits, and the upper byte for
-    16 bits in 8, unless none goes beyond 255: then they are bytes that were stored with room to spare."""
-    if bits == 16:
-        return x if x.dtype == np.uint16 else x.astype(np.uint16) * np.uint16(257)
-    return (x if x.max() <= 255 else x >> 8).astype(np.uint8, copy=False)
