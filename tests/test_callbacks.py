@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from diffclust import TELL, metrics
+from diffclust import TELL, callbacks, metrics
 from diffclust.callbacks import Evaluate, StopWhenLabelsSettle, StopWhenLossSettles, TrainingRecord
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -91,6 +91,13 @@ def test_decoded_centres_are_of_the_network_at_that_epoch(digits):
     assert (first["labels"].shape, last["epoch"]) == ((200,), 5)
 
 
+@pytest.fixture(params=[False, True], ids=["in turn", "side by side"])
+def beside(request, monkeypatch):
+    if request.param:
+        monkeypatch.setattr(callbacks, "PARALLEL", ("cpu", "cuda"))
+
+
+@pytest.mark.usefixtures("beside")
 def test_the_record_follows_the_chosen_restart(digits, tmp_path):
     record = TrainingRecord(frames=2, sample=20)
     model = TELL(4, pretrain_epochs=2, epochs=2, n_init=3, random_state=0, callbacks=[record]).fit(digits[0])
@@ -102,7 +109,9 @@ def test_the_record_follows_the_chosen_restart(digits, tmp_path):
     again = TrainingRecord.load(tmp_path / "record")
     assert again.rows == record.rows
     assert torch.equal(again.of(model)[-1]["decoded"], record.of(model)[-1]["decoded"])
-    model.fit(digits[0])  # the last fit counts
+    model.set_params(n_init=2, random_state=5).fit(digits[0])  # the last fit counts
+    assert len(record.runs) == 2
+    assert all(len(run) == 4 for run in record.runs)
     assert np.allclose(record.of(model)[-1]["centers"], model.cluster_centers_, atol=1e-6)
 
 
@@ -114,24 +123,28 @@ def test_a_record_that_is_none(tmp_path):
         TrainingRecord(frames=0)
 
 
-def test_a_record_survives_a_kill(digits, tmp_path):
-    """Stopped half-way and resumed, the record has the frames of a whole fit."""
+@pytest.mark.usefixtures("beside")
+@pytest.mark.parametrize("fresh", [True, False], ids=["in another process", "in the same one"])
+def test_a_record_survives_a_kill(digits, tmp_path, fresh):
+    """Stopped half-way and resumed, the record has the frames of a whole fit, of every restart."""
 
     class Killed(Exception):
         pass
 
     def kill(progress):
-        if progress.phase == "clustering" and progress.epoch == 2:
+        if progress.phase == "clustering" and progress.epoch == 2 and progress.restart == 1:
             raise Killed
 
-    settings = {"pretrain_epochs": 2, "epochs": 4, "random_state": 0, "checkpoint_every": 1}
+    settings = {"pretrain_epochs": 2, "epochs": 4, "n_init": 2, "random_state": 0, "checkpoint_every": 1}
     whole = TrainingRecord(frames=9)
     TELL(4, **settings, callbacks=[whole]).fit(digits[0])
-    model = TELL(4, **settings, checkpoint=tmp_path / "ckpt", callbacks=[TrainingRecord(frames=9), kill])
+    begun = TrainingRecord(frames=9)
+    model = TELL(4, **settings, checkpoint=tmp_path / "ckpt", callbacks=[begun, kill])
     with pytest.raises(Killed):
         model.fit(digits[0])
-    resumed = TrainingRecord(frames=9)
+    resumed = TrainingRecord(frames=9) if fresh else begun
     model.set_params(callbacks=[resumed, lambda progress: None]).fit(digits[0])
-    clustering = [[f for f in r.of(model) if f["phase"] == "clustering"] for r in (whole, resumed)]
-    assert [f["epoch"] for f in clustering[1]] == [0, 1, 2, 3]
-    assert all(torch.equal(a["centers"], b["centers"]) for a, b in zip(*clustering, strict=True))
+    assert len(resumed.runs) == 2
+    for ours, other in zip(whole.runs, resumed.runs, strict=True):
+        assert [(f["phase"], f["epoch"]) for f in ours] == [(f["phase"], f["epoch"]) for f in other]
+        assert all(torch.equal(a["embedding"], b["embedding"]) for a, b in zip(ours, other, strict=True))

@@ -82,13 +82,36 @@ def test_each_has_its_own_rule_to_stop_by(digits, beside):
         same(one, other.fit(digits[0]))
 
 
-def test_who_wants_to_watch_one_run_at_a_time_does(blobs, beside, parties):
-    record = TrainingRecord(frames=2)
+class Forgetful:
+    """It has a memory, and no way to keep the runs apart."""
+
+    def __init__(self):
+        self.epochs = []
+
+    def __call__(self, progress):
+        self.epochs.append(progress.epoch)
+
+
+def test_who_could_mistake_one_run_for_another_sees_one_at_a_time(blobs, beside, parties):
+    watcher = Forgetful()
     estimators = [TELL(3, random_state=seed, **SHORT) for seed in range(2)]
-    watched = TELL(3, random_state=2, n_init=2, callbacks=[record], **SHORT)
+    watched = TELL(3, random_state=2, n_init=2, callbacks=[watcher], **SHORT)
     fit_together([*estimators, watched], blobs[0])
     assert parties == ([2, 1, 1] if beside else [1] * 4)
-    assert len(record.runs) == 2
+    assert watcher.epochs == watcher.epochs[: len(watcher.epochs) // 2] * 2
+
+
+def test_each_has_a_record_of_its_own(digits, beside, parties):
+    records = [TrainingRecord(frames=3) for _ in range(2)]
+    ours = [TELL(4, random_state=seed, callbacks=[records[seed]], **SHORT) for seed in range(2)]
+    fit_together(ours, digits[0])
+    assert parties == ([2] if beside else [1] * 2)
+    for record, model in zip(records, ours, strict=True):
+        assert np.allclose(record.of(model)[-1]["centers"], model.cluster_centers_, atol=1e-6)
+    for model in ours:
+        model.set_params(callbacks=records[:1])
+    with pytest.raises(ValueError, match="TrainingRecord watches one fit"):
+        fit_together(ours, digits[0])
 
 
 def test_the_samples_are_read_once(blobs, monkeypatch):

@@ -107,11 +107,9 @@ class TrainingRecord:
 
     A frame is a dict of phase, epoch, losses, and the embedding of the watched rows (s, d); of clustering also the
     labels of these rows, the centres (k, d), and the centres decoded by the network of that epoch (k, ...).
-    `runs` has one list of frames for each restart, which it sees one after the other. Watching draws no random numbers:
-    the labels stay what they were.
+    `runs` has one list of frames for each restart of the last fit. Watching draws no random numbers: the labels stay
+    what they were.
     """
-
-    in_turn = True
 
     def __init__(self, frames: int = 12, epochs: Collection[int] | None = None, sample: int = 1000) -> None:
         if frames < 1 or sample < 1:
@@ -119,13 +117,18 @@ class TrainingRecord:
         self.frames, self.epochs, self.sample = frames, epochs, sample
         self.rows: list[int] = []
         self.runs: list[list[dict[str, Any]]] = []
-        self.seen: dict[str, int] = {}  # the last epoch of each phase of this run
+        self.seen: list[dict[str, int]] = []  # of each run, the last epoch of each phase
+        self.restart = 0
 
     def __call__(self, progress: Progress) -> None:
-        if not self.runs or progress.epoch <= self.seen.get(progress.phase, -1):
-            self.runs.append([])
-            self.seen = {}
-        self.seen[progress.phase] = progress.epoch
+        self.restart = progress.restart
+        self._make_room(self.restart + 1)
+        if progress.epoch <= self.seen[self.restart].get(progress.phase, -1):  # another fit
+            if self.restart == 0:
+                self.runs, self.seen = [[]], [{}]
+            else:
+                self.runs[self.restart], self.seen[self.restart] = [], {}
+        self.seen[self.restart][progress.phase] = progress.epoch
         model = getattr(progress.model, "model", progress.model)
         if not isinstance(model, ClusterModel) or not self.wants(progress.epoch, progress.epochs):
             return
@@ -141,7 +144,12 @@ class TrainingRecord:
                 frame["labels"] = model.clusters.logits(z.double()).argmax(1).cpu()
                 frame["centers"] = centers.detach().cpu().clone()
                 frame["decoded"] = getattr(model, "decode", model.autoencoder.decode)(centers).cpu()
-        self.runs[-1].append(frame)
+        self.runs[self.restart].append(frame)
+
+    def _make_room(self, n_runs: int) -> None:
+        for _ in range(len(self.runs), n_runs):
+            self.runs.append([])
+            self.seen.append({})
 
     def wants(self, epoch: int, epochs: int) -> bool:
         if self.epochs is not None:
@@ -153,7 +161,7 @@ class TrainingRecord:
     def of(self, estimator: Any) -> list[dict[str, Any]]:
         """The frames of the restart that the fitted estimator kept."""
         which = next((i for i, run in enumerate(estimator.runs_) if run["seed"] == estimator.seed_), 0)
-        return (self.runs[-len(estimator.runs_) :] + [[]] * len(estimator.runs_))[which]
+        return self.runs[which] if which < len(self.runs) else []
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Into one file, of tensors and JSON: no pickle."""
@@ -169,10 +177,16 @@ class TrainingRecord:
         return record
 
     def state_dict(self) -> dict[str, Any]:
-        return {"rows": self.rows, "runs": self.runs, "seen": self.seen}
+        return {"rows": self.rows, "runs": self.runs, "seen": self.seen, "restart": self.restart}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.rows, self.runs, self.seen = state["rows"], state["runs"], state["seen"]
+        """The run that the state is of, and those of which nothing is known here: others may go on side by side, and
+        have states of their own."""
+        self.rows, self.restart = state["rows"], state["restart"]
+        self._make_room(len(state["runs"]))
+        for i, (run, seen) in enumerate(zip(state["runs"], state["seen"], strict=True)):
+            if i == self.restart or not self.seen[i]:
+                self.runs[i], self.seen[i] = run, seen
 
 
 class ProgressBar:
@@ -227,12 +241,9 @@ class Watchers:
 
     def width(self, device: torch.device) -> int:
         """How many restarts run side by side: on a GPU, unless someone watches who could mistake one for another. A
-        function has no memory, nor has an object that says `stateless`; one with a `state_dict` gets it back, unless it
-        says that it wants to see restarts `in_turn`."""
+        function has no memory, nor has an object that says `stateless`; one with a `state_dict` gets it back."""
 
         def discreet(callback: Callback) -> bool:
-            if getattr(callback, "in_turn", False):
-                return False
             return inspect.isroutine(callback) or hasattr(callback, "state_dict") or hasattr(callback, "stateless")
 
         return at_once(device) if all(map(discreet, self.estimator.callbacks)) else 1

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, TypeGuard, TypeVar
 
+from .callbacks import TrainingRecord
 from .engine.distributed import present
 from .engine.lanes import complete
 from .engine.runtime import choose_device, learning
@@ -32,6 +33,9 @@ def fit_each(pairs: Sequence[tuple[E, Any]]) -> list[E]:
     folders = [os.path.abspath(estimator.checkpoint) for estimator, _ in beside if estimator.checkpoint is not None]
     if len(set(folders)) < len(folders):
         raise ValueError("Estimators that are fitted together need a checkpoint folder each.")
+    records = [id(c) for estimator, _ in beside for c in estimator.callbacks if isinstance(c, TrainingRecord)]
+    if len(set(records)) < len(records):
+        raise ValueError("A TrainingRecord watches one fit: give every estimator its own.")
     given: dict[int, Given] = {}
     for estimator, X in beside:
         if id(X) not in given:
