@@ -93,7 +93,8 @@ class KMeansNetModel(ClusterModel):
     def after_step(self, batch: Batch) -> None:
         if self.closed_form:
             self.clusters.move_(self.z, self.center_step)
-        self.count(self.z)
+        if self.repair:
+            self.count(self.z)
 
     def after_epoch(self, epoch: int, data: Data) -> None:
         if self.repair and (trouble := self.watch()):
