@@ -40,3 +40,12 @@ def test_bad_shapes_are_named():
         ConvDictionary((7,))
     with pytest.raises(ValueError, match="3x9"):
         ConvDictionary((1, 3, 9))
+
+
+def test_a_row_knows_itself_in_bf16_too():
+    rows = torch.nn.functional.normalize(torch.randn(300, 30), dim=1)
+    network = RowDictionary((30,), 300)
+    network.set_atoms(rows)
+    with torch.autocast("cpu", torch.bfloat16):
+        allowed = network.others(rows)
+    assert torch.equal(allowed, 1 - torch.eye(300))

@@ -270,7 +270,8 @@ class RowDictionary(Autoencoder):
 
     def others(self, x: Tensor) -> Tensor:
         """One for the atoms a sample of length one may use, zero for those that it is itself: (b, atoms)."""
-        return ((x.flatten(1) @ self.atoms.T).abs() < 1 - SAME).to(x.dtype)
+        with torch.autocast(x.device.type, enabled=False):  # in bf16 a row would not always know itself
+            return ((x.flatten(1) @ self.atoms.T).abs() < 1 - SAME).to(x.dtype)
 
 
 class ConvDictionary(Autoencoder):
