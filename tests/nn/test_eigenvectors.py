@@ -1,6 +1,7 @@
 """Eigenvectors by descent against eigh and svd; the order of the polynomials; gradients where eigh has none."""
 
 import math
+import warnings
 
 import numpy as np
 import pytest
@@ -305,3 +306,34 @@ def test_bad_input_is_named():
         smallest_eigenvectors(L, 3, start=torch.eye(4)[:, :2])
     with pytest.raises(ValueError, match="cap=0"):
         EigenvectorLayer(2, cap=0)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_gpu_finds_what_a_cpu_finds(dtype):
+    """Values, spans and gradients, of two matrices at once."""
+    g = torch.Generator().manual_seed(0)
+    L = torch.stack([symmetric(40, 0), symmetric(40, 1)]).to(dtype)
+    x = torch.randn(2, 30, 12, generator=g, dtype=torch.float64).to(dtype)
+
+    def found(device):
+        matrix, rows = L.to(device).requires_grad_(), x.to(device).requires_grad_()
+        values, vectors = smallest_eigenvectors(matrix, 3)
+        u, s, v = top_singular_vectors(rows, 3)
+        assert {t.device.type for t in (values, vectors, u, s, v)} == {device}
+        (values.square().sum() + s.sum()).backward()
+        spans = vectors @ vectors.mT, u @ u.mT, v @ v.mT
+        return [t.detach().cpu() for t in (values, s, *spans, matrix.grad, rows.grad)]
+
+    for ours, theirs in zip(found("cuda"), found("cpu"), strict=True):
+        assert torch.allclose(ours, theirs, atol=1e-3)
+
+
+@pytest.mark.gpu
+def test_a_sparse_matrix_on_a_gpu():
+    L = symmetric(30, spectrum=torch.arange(30.0))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch calls its sparse formats unfinished
+        sparse = L.to_sparse_csr().cuda()
+        values = smallest_eigenvectors(sparse, 3)[0]
+    assert values.cpu() == pytest.approx(torch.tensor([0.0, 1.0, 2.0]).double(), abs=1e-6)
