@@ -576,7 +576,9 @@ def test_the_restart_rules_do_what_they_say():
 
     def run(labels, loss, scatter):
         collapsed = len(set(labels)) == 1
-        return SimpleNamespace(labels=np.array(labels), clustering_loss=loss, scatter=scatter, collapsed=collapsed)
+        sizes = np.bincount(labels, minlength=3)
+        figures = {"clustering_loss": loss, "scatter": scatter, "collapsed": collapsed, "sizes": sizes}
+        return SimpleNamespace(labels=np.array(labels), **figures)
 
     runs = [
         run([0, 0, 1, 1, 2, 2], 3.0, 0.3),
@@ -586,6 +588,8 @@ def test_the_restart_rules_do_what_they_say():
     ]
     assert RULES["loss"](runs) == 2
     assert RULES["scatter"](runs) == 3
+    assert RULES["balance"](runs) == 0
+    assert RULES["balance"](runs[2:]) == 1  # three uneven clusters beside two even ones of three
     assert RULES["agreement"](runs) == 0
     assert RULES["agreement"](runs[1:3]) == 1
     dead = run([0] * 6, 0.0, 0.0)

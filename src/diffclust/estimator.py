@@ -72,7 +72,8 @@ class PrototypeClusterer(
     n_clusters: how many.
     n_init, select: whole restarts from other seeds, and the label-free rule that picks one: "scatter" (the least
         share of the embedding's variance left inside clusters, so that its scale does not count), "loss" (smallest
-        clustering loss, TELL's rule), "agreement" (the run whose labels are most like those of the others).
+        clustering loss, TELL's rule), "agreement" (the run whose labels are most like those of the others),
+        "balance" (the most even clusters, for data whose clusters are known to be about as large as one another).
     network: "auto" (rows: dense, images: convolutional), "dense", "conv", "conv-pool", "identity" (the features
         are the embedding), or any module with `encode` and `decode`, which gets the values as they are.
     embedding_dim: width of the embedding.

@@ -167,4 +167,5 @@ RULES: dict[str, Callable[[list[Run]], int]] = {
     "loss": _smallest(lambda run: run.clustering_loss),  # TELL's
     "scatter": _smallest(lambda run: run.scatter),
     "agreement": agreement,
+    "balance": _smallest(lambda run: -effective_number(run.sizes)),  # for clusters known to be about as large
 }

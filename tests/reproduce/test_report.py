@@ -39,10 +39,13 @@ def test_the_rule_keeps_a_run_without_labels():
     runs = [
         outcome(spec(), i, acc, scatter=s, clustering_loss=1 - s) for i, (acc, s) in enumerate([(9, 0.5), (8, 0.2)])
     ]
-    assert kept(Row("", spec(), rule="scatter"), runs) is runs[1]
-    assert kept(Row("", spec(), rule="loss"), runs) is runs[0]
-    assert kept(Row("", spec()), runs) is None
-    assert kept(Row("", spec(), rule="loss"), runs[:1]) is None
+    assert kept(Row("", spec(), rule="scatter"), runs) == {"scatter": runs[1]}
+    assert kept(Row("", spec(), rule="loss"), runs) == {"loss": runs[0]}
+    for run, even in zip(runs, (2.0, 1.5), strict=True):
+        run.figures["effective_clusters"] = even
+    assert kept(Row("", spec(), rule="scatter"), runs) == {"scatter": runs[1], "balance": runs[0]}
+    assert kept(Row("", spec()), runs) == {}
+    assert kept(Row("", spec(), rule="loss"), runs[:1]) == {}
 
 
 def welch(a, b):

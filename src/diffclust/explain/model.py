@@ -104,6 +104,7 @@ def explain_model(estimator: Any) -> ModelExplanation:
         warnings=list(found["warnings"]),
         runs=[
             {name: run[name] for name in ("seed", "scatter", "clustering_loss", "inertia") if name in run}
+            | {"effective_clusters": run["diagnostics"]["effective_clusters"]}
             | {"chosen": run["seed"] == estimator.seed_}
             for run in estimator.runs_
         ],

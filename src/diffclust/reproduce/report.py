@@ -14,8 +14,11 @@ from .spec import Row, Table
 LEVEL = 0.05
 MARK = "†"
 NOT_AGAIN = "paper, not run again"
-RULES = {"loss": "clustering_loss", "scatter": "scatter"}
-WORDS = {"loss": "kept by loss", "scatter": "kept by scatter"}
+RULES = {
+    "loss": ("clustering_loss", min),
+    "scatter": ("scatter", min),
+    "balance": ("effective_clusters", max),
+}
 
 
 @dataclass
@@ -41,11 +44,16 @@ def printed(table: Table, records: Records, seeds: int | None = None) -> Printed
     return shown
 
 
-def kept(row: Row, outcomes: Sequence[Outcome]) -> Outcome | None:
-    """The run the row's label-free rule keeps."""
+def kept(row: Row, outcomes: Sequence[Outcome]) -> dict[str, Outcome]:
+    """The runs that label-free rules keep: the row's own, and that of the most even clusters beside it."""
     if row.rule is None or len(outcomes) < 2:
-        return None
-    return min(outcomes, key=lambda outcome: outcome.figures[RULES[row.rule or ""]])
+        return {}
+    rules = {rule: RULES[rule] for rule in (row.rule, "balance")}
+    return {
+        rule: best(outcomes, key=lambda outcome: outcome.figures[column])
+        for rule, (column, best) in rules.items()
+        if all(column in outcome.figures for outcome in outcomes)
+    }
 
 
 def _blocks(table: Table) -> list[tuple[Line | None, list[Row]]]:
@@ -97,10 +105,9 @@ def _row(
     many = f"mean of {len(outcomes)}" + (f" (of {wanted})" if len(outcomes) < wanted else "")
     every = " ".join(f"{outcome.figures['acc']:.1f}" for outcome in outcomes)
     lines = [[where, row.label, many if len(outcomes) > 1 else "one run", *cells, every]]
-    choice = kept(row, outcomes)
-    if choice is not None:
+    for rule, choice in kept(row, outcomes).items():
         figures = [f"{choice.figures[column]:.2f}" for column in table.metrics.values()]
-        lines.append([where, "", WORDS[row.rule or ""], *figures, ""])
+        lines.append([where, "", f"kept by {rule}", *figures, ""])
     return lines
 
 
