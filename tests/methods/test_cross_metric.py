@@ -94,6 +94,11 @@ def test_the_target_can_answer_and_training_is_the_same(digits):
     assert (p2.argmax(1) == second.labels_).all()
     assert (second.predict(images) == second.labels_).all()
     assert np.allclose(p2, second.predict_proba(images), atol=1e-6)
+    before = first.predict(images)
+    assert (first.set_params(inference="target").predict(images) == second.labels_).all()
+    assert (first.set_params(inference="prediction").predict(images) == before).all()
+    with pytest.raises(ValueError, match="inference"):
+        first.set_params(inference="P2")
 
 
 def test_two_clusters_are_all_or_nothing(digits):

@@ -7,9 +7,11 @@ import pytest
 import scipy.sparse as sp
 from sklearn.cluster import KMeans, MiniBatchKMeans
 
-from diffclust import TELL, callbacks, datasets, metrics
+from diffclust import TELL, CrossMetric, callbacks, datasets, metrics
+from diffclust.baselines import BASELINES
 from diffclust.engine import lanes
-from diffclust.reproduce import run
+from diffclust.estimator import PrototypeClusterer
+from diffclust.reproduce import cross_metric, run
 from diffclust.reproduce.record import Records
 from diffclust.reproduce.run import Runner
 from diffclust.reproduce.spec import Row, Spec
@@ -34,13 +36,13 @@ class FakeTime:
 @pytest.fixture
 def count_fits(monkeypatch):
     fits = []
-    fitting = TELL._fitting
+    fitting = PrototypeClusterer._fitting
 
     def counted(self, given, quiet=False):
         fits.append((len(getattr(given, "rows", given)), self.random_state))
         return fitting(self, given, quiet)
 
-    monkeypatch.setattr(TELL, "_fitting", counted)
+    monkeypatch.setattr(PrototypeClusterer, "_fitting", counted)
     return fits
 
 
@@ -256,3 +258,26 @@ def test_a_stream_is_scored_as_it_arrives(runner, records, method):
     assert records.of(online)[1].figures["acc"] == pytest.approx(accuracy)
     assert records.of(offline)[1].figures["acc"] != pytest.approx(accuracy)  # of all rows, at once
     assert online.quick().arriving < online.quick().rows
+
+
+def test_labels_can_be_read_off_another_run(runner, records, count_fits):
+    """One network for all, one fit for both assignments of a variant: P₂ as of a fit that was asked for it."""
+    mine = {"n_clusters": 10, "network": "dense", "matched": False}
+    start = Spec("digits", "cross-metric", changes={**mine, "pretrain_epochs": 2, "epochs": 0}, rows=120, shared=True)
+    learns = {**mine, "pretrain_epochs": 0, "epochs": 3, "metric": "cityblock"}
+    first = Spec("digits", "cross-metric", changes=learns, rows=120, begins=start, shared=True)
+    second = cross_metric.by_target(first)
+    means = Spec("digits", "kmeans", changes={"n_clusters": 10}, features=start)
+    rows = table(Row("P1", first), Row("P2", second), Row("k-means", means))
+    runner().run(rows, 2)
+    assert len(count_fits) == 4  # two seeds: the start and the variant
+    p1, p2 = (records.of(spec)[0] for spec in (first, second))
+    assert p1.figures["clustering_loss"] == p2.figures["clustering_loss"]
+
+    X, y = run.load(first)
+    begun = CrossMetric(**start.settings, random_state=0, device="cpu").fit(X)
+    begin = {"network": begun.model_.autoencoder, "init": begun.cluster_centers_}
+    asked = CrossMetric(**{**second.settings, **begin}, random_state=0, device="cpu").fit(X)
+    assert p2.figures["acc"] == pytest.approx(100 * metrics.accuracy(y, asked.labels_))
+    labels = BASELINES["kmeans"](begun.transform(X).astype(float), 10, 0)
+    assert records.of(means)[0].figures["acc"] == pytest.approx(100 * metrics.accuracy(y, labels))

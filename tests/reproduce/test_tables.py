@@ -5,6 +5,7 @@ from functools import partial
 import pytest
 import torch
 
+from diffclust.reproduce.cross_metric import VARIANTS
 from diffclust.reproduce.published import published
 from diffclust.reproduce.spec import QUICK_EPOCHS, QUICK_ROWS, Spec
 from diffclust.reproduce.tables import TABLES, find
@@ -72,6 +73,9 @@ def test_the_rows_of_cross_metric():
     six = find("cross-metric/table6").rows
     assert six[0].spec.key == three["mnist", "HOMO"].key  # one run serves both tables
     assert six[1].spec.settings == {**six[0].spec.settings, "inference": "target"}
+    assert six[1].spec.reads == six[0].spec
+    begins = {spec.begins.key for (data, label), spec in three.items() if data == "mnist" and label in VARIANTS}
+    assert begins == {three["mnist", "k-means on the pretrained network"].features.key}
 
 
 def test_beyond_the_paper_has_300_epochs_in_all():

@@ -25,7 +25,7 @@ than P₁, too (`matched`): the paper has one for both. With several metrics L s
 """
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import torch
 from torch import Tensor
@@ -156,7 +156,8 @@ class CrossMetric(AutoencoderClusterer):
         of them, for a loss over all pairs of assignments.
     divergence: between assignments: "kl", "jensen-shannon" or "hellinger" (squared).
     detach: what gradients do not go through: "none" (the paper's one objective), "prediction" or "target".
-    inference: the assignment that answers: "prediction" (P₁) or "target" (P₂, of the first metric).
+    inference: the assignment that answers: "prediction" (P₁) or "target" (P₂, of the first metric). It can be changed
+        after the fit, by `set_params`.
     centered: see angles (cosine, correlation) from the mean of the embedding before clustering. False: from zero.
     spread: least mean distance of the target's metric before clustering; smaller ones are multiplied up to it, as
         1 / (1 + z²) is all but flat where z is small, and cosine distances are at most 2. 0: as they are.
@@ -252,6 +253,15 @@ class CrossMetric(AutoencoderClusterer):
             decay=self.decay,
             decay_every=self.decay_every,
         )
+
+    def set_params(self, **params: Any) -> Self:
+        """As everywhere in scikit-learn; a fitted estimator answers by a new `inference` at once."""
+        super().set_params(**params)
+        if "inference" in params and hasattr(self, "model_"):
+            self._check_settings()
+            clusters: Any = self.model_.clusters
+            clusters.answer = self.inference
+        return self
 
     def pretraining(self, model: ClusterModel) -> Pretraining:
         return Pretraining(model, noise=self.noise)

@@ -147,7 +147,10 @@ class Runner:
                 place = f"cpu, {platform.machine()}", "float64"
                 yield job, outcome(job.spec, job.seed, y, {"labels": labels}, seconds, *place)
         else:
-            estimators = self._starts(jobs, X, y) if kind.shared else self._fit(jobs, samples, y)
+            if kind.reads is not None:
+                estimators = self._read(jobs, X, y)
+            else:
+                estimators = self._starts(jobs, X, y) if kind.shared else self._fit(jobs, samples, y)
             records = [record for estimator in estimators for record in estimator.runs_[0]["history"]]
             seconds = sum(record["seconds"] for record in records) / len(jobs)
             for job, estimator in zip(jobs, estimators, strict=True):
@@ -228,23 +231,34 @@ class Runner:
         """What others begin with, trained once for each seed: from its folder, so that all have the very same."""
         places = {job.seed: (job, self.checkpoint / f"{job.spec.key}-{job.seed}") for job in jobs}
         new = [place for place in places.values() if not (place[1] / SUMS).exists()]
-        for estimator, (_, folder) in zip(self._learnt(new, X, y), new, strict=True):
+        for estimator, (_, folder) in zip(self._learnt([job for job, _ in new], X, y), new, strict=True):
             estimator.save(folder)
         return [load_estimator(places[job.seed][1], device=self.device) for job in jobs]
+
+    def _read(self, jobs: Sequence[Job], X: Any, y: Any) -> list[Any]:
+        """Models of other rows, with the labels that they give by these settings."""
+        sources = [job.spec.reads for job in jobs if job.spec.reads is not None]
+        models = self._starts([Job(source, job.seed) for source, job in zip(sources, jobs, strict=True)], X, y)
+        for model, source, job in zip(models, sources, jobs, strict=True):
+            changed = {name: value for name, value in job.spec.settings.items() if source.settings.get(name) != value}
+            model.runs_[0]["labels"] = model.set_params(**changed).predict(X)
+        return models
 
     def _embeddings(self, jobs: Sequence[Job], X: Any, y: Any) -> list[Any]:
         """From the files of earlier rows, or learnt now."""
         places = {job.seed: (job, self.checkpoint / f"{job.spec.key}-{job.seed}.npy") for job in jobs}
         new = [place for place in places.values() if not place[1].exists()]
-        for estimator, (_, path) in zip(self._learnt(new, X, y), new, strict=True):
+        fresh = [job for job, _ in new]
+        learnt = self._starts(fresh, X, y) if jobs[0].spec.shared else self._learnt(fresh, X, y)
+        for estimator, (_, path) in zip(learnt, new, strict=True):
             aside = path.with_suffix(".part")
             with aside.open("wb") as file:
                 np.save(file, estimator.transform(X))
             aside.replace(path)
         return [np.load(places[job.seed][1], allow_pickle=False) for job in jobs]
 
-    def _learnt(self, new: Sequence[tuple[Job, Path]], X: Any, y: Any) -> list[Any]:
-        return self._fit([job for job, _ in new], [X] * len(new), y) if new else []
+    def _learnt(self, new: Sequence[Job], X: Any, y: Any) -> list[Any]:
+        return self._fit(new, [X] * len(new), y) if new else []
 
 
 @lru_cache(maxsize=1)

@@ -42,7 +42,8 @@ class Spec:
     start, arriving: a stream of the first `arriving` samples, in the seed's order. The method begins with a fit of
         `start` of the other ones, and is scored by the labels that samples are given on arrival. 0: all at once.
     begins: begin with the trained network and the centres of this one, of the same seed.
-    shared: others begin with it, so it stays in the checkpoint folder once it is trained.
+    shared: others begin with it or read it, so it stays in the checkpoint folder once it is trained.
+    reads: nothing is trained; this one's model, of the same seed, answers by the settings in which the two differ.
     validation: this share of the samples, the same for all runs, is trained on but not scored: its accuracy stands
         apart, for a search by labels. 0: all are scored.
     """
@@ -58,6 +59,7 @@ class Spec:
     arriving: int = 0
     begins: "Spec | None" = None
     shared: bool = False
+    reads: "Spec | None" = None
     validation: float = 0.0
 
     @property
@@ -124,6 +126,7 @@ class Spec:
             changes=changes,
             features=self.features.quick() if self.features is not None else None,
             begins=self.begins.quick() if self.begins is not None else None,
+            reads=self.reads.quick() if self.reads is not None else None,
             rows=QUICK_ROWS,
             start=start,
             arriving=arriving,
