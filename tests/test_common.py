@@ -315,7 +315,7 @@ def test_units_do_not_matter(quick, blobs):
     """Blobs in metres or in millimetres, far from the origin or near it: the same clusters."""
     X, y = blobs
     unit = (X - X.min()) / (X.max() - X.min())
-    for scaled in (X * 1000, X * 1e-9, X + 1e4, unit * 1e-3, 0.5 + unit * 1e-3):
+    for scaled in (X * 1000, X * 1e-9, X + 1e4, unit, unit * 1e-3, 0.5 + unit * 1e-3):
         assert adjusted_rand_score(y, quick(pretrain_epochs=40, epochs=20).fit_predict(scaled)) > 0.95
 
 

@@ -10,7 +10,6 @@ from .engine.data import Data, Summary
 from .nn.autoencoders import NETWORKS, Autoencoder, Identity, Wrapped
 
 BARELY = 1e-6
-NARROW = 0.05  # rows in [0, 1] with less spread than this do not fill it
 
 
 def choose_kind(wish: str, row_shape: tuple[int, ...]) -> str:
@@ -25,19 +24,14 @@ def choose_kind(wish: str, row_shape: tuple[int, ...]) -> str:
 def units(values: Summary, row_shape: tuple[int, ...]) -> tuple[Tensor, Tensor]:
     """Shift and scale to the network's units.
 
-    Values that already fill [0, 1] stay as they are. Other images are stretched to [0, 1]. Other rows are
-    centred and divided by one number for all features, so that the geometry is kept.
+    Rows are centred and divided by one number for all features, so that the geometry is kept. Images that fill [0, 1]
+    stay as they are, others are stretched to it.
     """
-    if fills_unit_interval(values, row_shape):
+    if len(row_shape) != 3:
+        return values.mean.cpu(), torch.tensor(values.spread or 1.0)
+    if values.low >= 0 and 0.5 <= values.high <= 1 + BARELY:
         return torch.zeros(()), torch.ones(())
-    if len(row_shape) == 3:
-        return torch.tensor(values.low), torch.tensor(values.high - values.low or 1.0)
-    return values.mean.cpu(), torch.tensor(values.spread or 1.0)
-
-
-def fills_unit_interval(values: Summary, row_shape: tuple[int, ...]) -> bool:
-    inside = values.low >= 0 and values.high <= 1 + BARELY
-    return inside and (values.high >= 0.5 if len(row_shape) == 3 else values.spread >= NARROW)
+    return torch.tensor(values.low), torch.tensor(values.high - values.low or 1.0)
 
 
 def build(
@@ -60,7 +54,7 @@ def build(
     shift, scale = units(values, data.row_shape) if rescale is True else (torch.zeros(()), torch.ones(()))
     if rescale == "mean":
         shift = values.mean.cpu()
-    bounded = rescale is True and (len(data.row_shape) == 3 or fills_unit_interval(values, data.row_shape))
+    bounded = rescale is True and len(data.row_shape) == 3
     network = NETWORKS[kind](
         data.row_shape,
         embedding_dim,

@@ -264,3 +264,17 @@ def test_a_file_of_texts_through_the_command(texts, tmp_path):
     assert result.exit_code == 0, result.output
     labels = np.loadtxt(answer, delimiter=",", skiprows=1, dtype=int)[:, 1]
     assert adjusted_rand_score(texts[1][::3], labels) > 0.9
+
+
+def test_rows_in_the_unit_interval_are_learnt_as_any_others():
+    """Mostly zeros, none above one, as tf-idf rows are: a squashed output would learn to say zero everywhere."""
+    rng = np.random.default_rng(0)
+    kinds = np.arange(300) % 3
+    X = np.zeros((300, 15))
+    for row, kind in zip(X, kinds, strict=True):
+        row[5 * kind + rng.choice(5, 3, replace=False)] = rng.random(3)
+    X /= np.linalg.norm(X, axis=1, keepdims=True)
+    model = AEKMeans(3, pretrain_epochs=30, epochs=10, random_state=0, device="cpu").fit(X)
+    assert adjusted_rand_score(kinds, model.labels_) > 0.9
+    back = model.inverse_transform(model.transform(X))
+    assert ((X - back) ** 2).sum() < 0.5 * ((X - X.mean(0)) ** 2).sum()

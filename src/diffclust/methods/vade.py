@@ -135,7 +135,7 @@ class VaDE(AutoencoderClusterer):
     """A variational autoencoder with a mixture of Gaussians for its prior; probabilities are the mixture's own.
 
     Shared parameters: see `PrototypeClusterer`. `transform` gives the means μ̃ and `clustering_loss_` is minus the
-    log-likelihood of these under the mixture. Samples in [0, 1] are Bernoulli, others Gaussian. A network that gives
+    log-likelihood of these under the mixture. Images are Bernoulli, rows Gaussian. A network that gives
     no variances ("identity", "conv-pool", your own) gets one a coordinate. `VaDE.paper("mnist")` has the authors'
     settings, after an end-to-end pretraining that they do not describe.
 
