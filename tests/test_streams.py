@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import threading
 
 import numpy as np
 import pandas as pd
@@ -350,3 +351,55 @@ def test_a_network_that_cannot_learn_from_a_batch(blobs, digits):
     assert same(before, state(model))
     with pytest.raises(ValueError, match="SSCNet"):
         diffclust.SSCNet(3, **quick_settings("SSCNet")).fit(blobs[0]).partial_fit(blobs[0], learn_network=True)
+
+
+def test_threads_may_ask_while_the_network_learns(digits):
+    """Answers come from a model that is never in training, and training is what it is alone."""
+    images = digits[0][:90]
+
+    def start():
+        return TELL(3, network="dense", dropout=0.2, pretrain_epochs=1, epochs=1, random_state=0, device="cpu").fit(
+            images
+        )
+
+    alone, asked = start(), start()
+    modes, stop = [], threading.Event()
+    layer = next(m for m in asked.model_.modules() if isinstance(m, torch.nn.Linear))
+    layer.register_forward_pre_hook(lambda *_: modes.append(asked.model_.training))
+
+    def ask():
+        while not stop.is_set():
+            asked.predict_proba(images[:5])
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    try:
+        for model in (asked, alone):
+            for first in range(0, 90, 30):
+                model.partial_fit(images[first : first + 30], learn_network=True)
+    finally:
+        stop.set()
+        thread.join()
+    assert modes
+    assert not any(modes)
+    assert (asked.transform(images) == alone.transform(images)).all()
+
+
+@pytest.mark.parametrize("size", [1, 7, 64])
+def test_a_stream_of_small_batches_knows_how_certain_it_is(size, tmp_path):
+    """The few rows it begins with sit on their centres; a thousand do not."""
+    rng = np.random.default_rng(0)
+    X = (4 * rng.normal(size=(4, 3))[rng.integers(4, size=1_200)] + rng.normal(size=(1_200, 3))).astype(np.float32)
+    settings = {"network": "identity", "sphere": False, "random_state": 0, "device": "cpu"}
+    whole = TELL(4, **settings).fit(X)
+    model = TELL(4, **settings)
+    for first in range(0, 210, size):
+        model.partial_fit(X[first : first + size])
+    early = model.temperature_
+    model.save(tmp_path / "model")
+    assert diffclust.load(tmp_path / "model").temperature_ == early
+    for first in range(210, len(X), 30):
+        model.partial_fit(X[first : first + 30])
+    assert model._stream.first is None
+    for temperature in (early, model.temperature_):
+        assert whole.temperature_ / 3 < temperature < 3 * whole.temperature_

@@ -1,6 +1,7 @@
 """The scikit-learn face: what every method shares, written once."""
 
 import functools
+import inspect
 import math
 import numbers
 import os
@@ -53,7 +54,12 @@ def describe(value: Any) -> Any:
         return [describe(item) for item in value]
     if isinstance(value, functools.partial):
         return [describe(value.func), describe(value.args), describe(sorted(value.keywords.items()))]
-    return getattr(value, "__qualname__", type(value).__qualname__)
+    if isinstance(value, nn.Module):  # its first weights may be drawn anew in every process
+        return [repr(value), {name: list(tensor.shape) for name, tensor in value.state_dict().items()}]
+    name = getattr(value, "__qualname__", type(value).__qualname__)
+    caught = inspect.getclosurevars(value).nonlocals if inspect.isfunction(value) else {}
+    plain = {key: inner for key, inner in sorted(caught.items()) if isinstance(inner, (bool, int, float, str))}
+    return [name, plain] if plain else name
 
 
 @hyperparameters
@@ -362,8 +368,12 @@ class PrototypeClusterer(
         return given.give(data.map(lambda x: ask(model.embed(x).double())))
 
     def _ask(self, given: Given) -> tuple[Data, ClusterModel]:
-        data = Data(given.rows, choose_device(self.device))
-        return data, self.model_.to(data.device).eval()
+        data, model = Data(given.rows, choose_device(self.device)), self.model_
+        if (
+            model.training or model.clusters.weight.device != data.device
+        ):  # else left alone: other threads may be asking
+            model.to(data.device).eval()
+        return data, model
 
     def _probabilities(self, z: Tensor) -> Tensor:
         return self.model_.clusters.probabilities(z, self.temperature_).float()

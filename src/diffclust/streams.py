@@ -21,9 +21,11 @@ from .engine.model import ClusterModel, NetworkAlone, Trainable
 from .engine.runtime import Randomness, choose_device, choose_precision, learning
 from .inputs import Given, arriving, read
 from .nn.ops import largest
+from .selection import fit_temperature
 
 KEPT = ("origin", "counts", "last_seen", "last_row")
 OF_THE_LAST_BATCH = ("labels_", "inertia_", "clustering_loss_")
+ENOUGH = 1_000  # rows to tell how certain an answer is
 
 
 class Arrived(NamedTuple):
@@ -46,8 +48,10 @@ class Stream:
     last_row: Tensor  # (k,) the same as a position in the stream; 0: not since the fit
     rows: int = 0
     batches: int = 0
-    optimizer: Optimizer | None = None
+    optimizer: Optimizer | None = None  # of the learner
+    learner: ClusterModel | None = None  # the model's twin, which learns where the network does
     last: Tensor | None = None  # embedding of the last batch
+    first: list[Tensor] | None = None  # embeddings of the first rows, where the stream began with few of them
 
     def count(self, rows: int, mass: Tensor) -> None:
         self.rows += rows
@@ -87,6 +91,7 @@ class Online:
         seed_: int
         diagnostics_: dict[str, Any]
         cluster_centers_: np.ndarray
+        temperature_: float
         fit: Callable[[Any], Any]
         is_joint: Callable[[], bool]
         pretraining: Callable[[ClusterModel], Trainable]
@@ -158,6 +163,8 @@ class Online:
         data = Data(given.rows, choose_device(self.device))
         stream = self._stream_so_far(data.device)
         stream.last = data.map(self.model_.embed)
+        if len(start.rows) < ENOUGH:
+            stream.first = [Data(start.rows, data.device).map(self.model_.embed)]
         self._answer_for_the_last(stream)
 
     def _take_in(self, X: Any, learn_network: bool) -> None:
@@ -181,6 +188,8 @@ class Online:
             self.online_step(model, Arrived(z, logits, pull, mass, stream.counts))
             stream.count(len(z), mass)
             stream.last = z
+            if stream.first is not None:
+                stream.first.append(z)
             self.cluster_centers_ = clusters.centers.float().cpu().numpy().copy()
         self._answer_for_the_last(stream)
 
@@ -191,26 +200,42 @@ class Online:
         self.diagnostics_["sizes"] = self.diagnostics_["stream"]["counts"]
         for name in OF_THE_LAST_BATCH:
             vars(self).pop(name, None)
+        if stream.first is not None:
+            vars(self).pop("temperature_", None)
+            if sum(map(len, stream.first)) >= ENOUGH:
+                self.temperature_ = self._temperature_of(stream.first)
+                stream.first = None
+
+    def _temperature_of(self, rows: list[Tensor]) -> float:
+        """Of a stream's first rows: those it began with may be one a cluster, and would say that all is certain."""
+        clusters = self.model_.clusters
+        z = torch.cat([part.to(clusters.weight.device) for part in rows])
+        free = clusters.embedding_dim - clusters.sphere
+        return clusters.temperature or fit_temperature(clusters.distances(z).double(), free)
 
     def _step_network(self, model: ClusterModel, given: Given, data: Data, stream: Stream) -> None:
-        """One step on the whole batch; where its loss is not finite, back to before and an error."""
+        """One step on the whole batch, by a twin of the model, as other threads may be asking the model itself; where
+        the loss is not finite, an error and no step."""
         if len(data) < 2:
             raise ValueError("learn_network=True needs batches of at least 2 rows, this one has 1.")
-        learner = self.online_learner(model)
+        if stream.learner is None:
+            stream.learner = copy.deepcopy(model)
+        twin = stream.learner.to(data.device)
+        twin.load_state_dict(model.state_dict())
+        learner = self.online_learner(twin)
         optimizer = stream.optimizer or self.build_optimizer(learner)
         if optimizer is None:
             raise ValueError("learn_network=True, but this network has nothing to learn.")
-        before = copy.deepcopy((model.state_dict(), optimizer.state_dict()))
+        before = copy.deepcopy(optimizer.state_dict())
         whole = Data(given.rows, data.device, len(data), self._augmentation(data.row_shape))
         precision = choose_precision(self.precision, data.device)
         stage = Stage("online", learner, whole, optimizer, precision=precision)
-        model.train()
+        twin.train()
         Steps(data.device).epoch([(stage, Randomness(self.seed_ + stream.batches, data.device))])
-        model.eval()
         if not all(map(math.isfinite, stage.means().values())):
-            model.load_state_dict(before[0])
-            optimizer.load_state_dict(before[1])
+            optimizer.load_state_dict(before)
             raise ValueError("The loss of this batch is not finite: its values are too far from those of the fit.")
+        model.load_state_dict(twin.state_dict())
         stream.optimizer = optimizer
 
     def _stream_so_far(self, device: torch.device) -> Stream:
@@ -246,6 +271,9 @@ class Online:
             if name in OF_THE_LAST_BATCH and getattr(vars(self).get("_stream"), "last", None) is not None:
                 setattr(self, name, self._of_the_last_batch(name))
                 return vars(self)[name]
+            if name == "temperature_" and (first := getattr(vars(self).get("_stream"), "first", None)):
+                self.temperature_ = self._temperature_of(first)
+                return self.temperature_
             if name == "partial_fit":
                 raise AttributeError(f"{type(self).__name__} does not learn online: {self.offline()}.")
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")

@@ -1,5 +1,6 @@
 """A killed fit goes on as if nothing had happened; a damaged or foreign checkpoint is noticed."""
 
+import json
 import os
 import signal
 import subprocess
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 from sklearn.exceptions import ConvergenceWarning
+from torch import nn
 
 import diffclust
 from diffclust import TELL
@@ -256,3 +258,19 @@ def test_other_files_of_the_folder_are_left_alone(tmp_path, blobs):
         TELL(3, checkpoint=tmp_path, checkpoint_every=1, epochs=2, pretrain_epochs=2, device="cpu").fit(blobs[0])
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(others)
     assert all((tmp_path / name).read_text() == "mine" for name in others)
+
+
+def test_functions_and_networks_are_told_apart():
+    def optimizer(lr):
+        return lambda parameters: torch.optim.SGD(parameters, lr=lr)
+
+    def network(width, dropout=0.1):
+        return nn.Sequential(nn.Linear(4, width), nn.Dropout(dropout))
+
+    assert describe(optimizer(0.1)) == describe(optimizer(0.1)) != describe(optimizer(0.2))
+    torch.manual_seed(0)
+    first, again = network(3), network(3)  # with other weights: a script draws them anew when it goes on
+    assert describe(first) == describe(again)
+    assert describe(first) != describe(network(5))
+    assert describe(first) != describe(network(3, 0.5))
+    assert json.loads(json.dumps(describe(first))) == describe(first)
