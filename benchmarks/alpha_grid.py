@@ -6,6 +6,7 @@ Two stages, as by default: the network is trained once a seed, then every α clu
 (`repair=True`, the default) and, beside it, without. Prints the mean over seeds and writes a CSV.
 """
 
+import argparse
 import csv
 import warnings
 from pathlib import Path
@@ -20,6 +21,7 @@ SEEDS = range(2)  # each costs half a minute of pretraining
 
 
 def main() -> None:
+    argparse.ArgumentParser(description=__doc__.splitlines()[0]).parse_args()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     X, y = datasets.load("digits")

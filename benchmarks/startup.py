@@ -1,5 +1,6 @@
 """Seconds to import diffclust beyond torch and scikit-learn, and for `diffclust --help`: the best of five."""
 
+import argparse
 import subprocess
 import sys
 import time
@@ -9,6 +10,7 @@ IMPORT = f"import time; {NEEDED}; t = time.perf_counter(); import diffclust; dif
 
 
 def main() -> None:
+    argparse.ArgumentParser(description=__doc__).parse_args()
     extra, shown = [], []
     for _ in range(5):
         code = IMPORT + "print(time.perf_counter() - t)"

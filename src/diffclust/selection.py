@@ -114,7 +114,7 @@ class Run:
         if self.collapsed:
             messages.append(
                 f"Collapse: {sizes.max()} of {sizes.sum()} rows are in one of {k} clusters. "
-                "A smaller weight of the clustering loss, or another seed, may help."
+                "Another seed, or a smaller weight of the clustering loss where there is one, may help."
             )
         elif empty:
             messages.append(f"{len(empty)} of {k} clusters are empty: {empty}.")

@@ -371,3 +371,16 @@ def test_the_prediction_follows_a_flat_target_into_indecision_unless_it_is_stret
 def test_correlation_of_two_numbers_is_refused():
     with pytest.raises(ValueError, match="embedding_dim=2: metric='correlation' needs 3"):
         CrossMetricLayer(3, 2, ["correlation"])
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("metrics", ["manhattan"]), ("metrics", []), ("divergence", "js"), ("detach", "targt"), ("answer", "P2")],
+)
+def test_the_layer_names_what_it_does_not_know(name, value):
+    with pytest.raises(ValueError, match=f"{name}=.* should be of"):
+        CrossMetricLayer(4, 5, **{name: value})
+
+
+def test_one_metric_is_enough():
+    assert CrossMetricLayer(4, 5, "cosine").metrics == ("cosine",)

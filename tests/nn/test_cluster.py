@@ -12,7 +12,7 @@ from torch import nn
 from torch.autograd import gradcheck
 from torch.autograd.functional import jacobian
 
-from diffclust.nn import ClusterLayer, hard, kmeans, kmeans_plus_plus, lloyd, softmax, squared_distances
+from diffclust.nn import ClusterLayer, DistanceLayer, hard, kmeans, kmeans_plus_plus, lloyd, softmax, squared_distances
 
 quick = settings(deadline=None, derandomize=True, max_examples=50)
 seeds = st.integers(0, 2**32 - 1)
@@ -512,3 +512,18 @@ def test_rows_that_are_not_finite_place_no_centres(place, how, bad):
     with pytest.raises(ValueError, match="NaN or infinity"):
         layer.place(z, how)
     assert torch.equal(layer.weight, before)
+
+
+def test_a_distance_of_ones_own_is_what_the_loss_adds_up():
+    """mean_i Σ_j I_ij f(x_i, Ω_j), however far from the origin."""
+    x = torch.randn(30, 2, generator=torch.Generator().manual_seed(0)) + 10
+    layer = DistanceLayer(3, 2, torch.cdist)
+    layer.place(x)
+    assert layer.loss(x).item() == pytest.approx(torch.cdist(x, layer.centers).amin(1).mean().item(), rel=1e-5)
+
+
+def test_a_layer_is_exported_for_any_number_of_rows():
+    layer, x = ClusterLayer(3, 6), torch.randn(8, 6)
+    program = torch.export.export(layer, (x,), dynamic_shapes=({0: torch.export.Dim("rows")},))
+    more = torch.randn(5, 6)
+    assert torch.equal(program.module()(more), layer(more))

@@ -75,3 +75,9 @@ def test_bad_settings_are_named():
             affinity(z, n_neighbors)
     with pytest.raises(ValueError, match="graph='ring'"):
         affinity(z, 2, "ring")
+
+
+def test_rows_far_from_the_origin_have_the_same_neighbours():
+    z = torch.randn(60, 3, generator=torch.Generator().manual_seed(0))
+    moved = (z.double() + 1000).float()  # what float32 keeps of them
+    assert torch.allclose(affinity(moved, 5), affinity(moved.double(), 5).float(), atol=1e-4)

@@ -84,3 +84,12 @@ def test_constant_rows_are_survived():
     mixture.place(torch.ones(20, 3))
     assert all(p.isfinite().all() for p in mixture.parameters())
     assert torch.isfinite(mixture.logits(torch.ones(20, 3))).all()
+
+
+def test_the_loss_is_of_distances_to_the_means():
+    x, _ = make_blobs(60, centers=3, n_features=2, random_state=0)
+    x = torch.from_numpy(x).float() + 10
+    mixture = GaussianMixture(3, 2)
+    mixture.place(x)
+    apart = torch.cdist(x, mixture.centers).square()
+    assert mixture.loss(x).item() == pytest.approx((mixture(x) * apart).sum(1).mean().item(), rel=1e-4)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from .errors import Wrong
 from .options import Device, check_out
 from .tables import print_table
 
@@ -61,6 +62,8 @@ def reproduce(
         )
         whole = runner.run(wanted, count, search)
     _print_reproduced(wanted, records, count, folder)
+    if whole and not show and not any(records.of(row.spec) for row in wanted.rows if row.spec):
+        raise Wrong(f"{wanted.name}: nothing of it could be run.")
     if quick:
         print("A small version: its figures say only that everything runs.")
     if not whole:

@@ -60,7 +60,7 @@ class CrossMetricLayer(ClusterLayer):
         self,
         n_clusters: int,
         embedding_dim: int,
-        metrics: Sequence[str] = ("euclidean",),
+        metrics: str | Sequence[str] = ("euclidean",),
         *,
         power: float = 2.0,
         divergence: str = "kl",
@@ -69,11 +69,21 @@ class CrossMetricLayer(ClusterLayer):
     ) -> None:
         # with α = 1/2 the weights W = 2αΩ are the centres themselves
         super().__init__(n_clusters, embedding_dim, alpha=0.5)
+        metrics = (metrics,) if isinstance(metrics, str) else tuple(metrics)
+        sides = ("prediction", "target")
+        for name, values, known in (
+            ("metrics", metrics, tuple(METRICS)),
+            ("divergence", (divergence,), tuple(DIVERGENCES)),
+            ("detach", (detach,), ("none", *sides)),
+            ("answer", (answer,), sides),
+        ):
+            if not values or not set(values) <= set(known):
+                raise ValueError(f"{name}={', '.join(map(str, values))} should be of {', '.join(known)}.")
         if "correlation" in metrics and embedding_dim < 3:
             raise ValueError(
                 f"embedding_dim={embedding_dim}: metric='correlation' needs 3 or more, as of two numbers it is 1 or -1."
             )
-        self.metrics, self.detach, self.answer = tuple(metrics), detach, answer
+        self.metrics, self.detach, self.answer = metrics, detach, answer
         self.divergence = DIVERGENCES[divergence]
         self.register_buffer("frequencies", torch.ones(1 + len(self.metrics), n_clusters))
         self.register_buffer("origin", torch.zeros(embedding_dim))

@@ -14,14 +14,16 @@ def affinity(z: Tensor, n_neighbors: int = 5, graph: Graph = "knn") -> Tensor:
     """W_ij = exp(-|z_i - z_j|² / σ_i), symmetrised, zero on the diagonal: (n, d) -> (n, n).
 
     σ_i is the median of row i's positive squared distances, so that no unit matters. "knn" keeps the `n_neighbors`
-    nearest of each row: who is kept is a constant for gradients, the kept weights are not; a kept weight is at least
-    1/(2e). "full" keeps every pair. Rows that are all equal have weight one among themselves.
+    nearest of each row: who is kept is a constant for gradients, the kept weights are not; where they are no more than
+    half of the rows, a kept weight is at least 1/(2e). "full" keeps every pair. Rows that are all equal have weight one
+    among themselves.
     """
     n = len(z)
     if graph not in ("knn", "full"):
         raise ValueError(f"graph={graph!r} should be 'knn' or 'full'.")
     if graph == "knn" and not 1 <= n_neighbors < n:
         raise ValueError(f"n_neighbors={n_neighbors} should be from 1 to {n - 1}, one less than the {n} rows.")
+    z = z - z.detach().mean(0)  # far from the origin distances lose digits
     distances = squared_distances(z, z)
     itself = torch.eye(n, dtype=torch.bool, device=z.device)
     weights = torch.exp(-distances / scales(distances.masked_fill(itself, 0.0)))

@@ -41,6 +41,9 @@ class GaussianMixture(ClusterLayer):
         dtype = torch.promote_types(z.dtype, self.weight.dtype)
         return squared_distances(z.to(dtype), self.centers.to(dtype))
 
+    def read_distances(self, z: Tensor, logits: Tensor) -> Tensor:
+        return self.distances(z)  # the logits have the spreads in them
+
     @torch.no_grad()
     def place(self, z: Tensor, how: Start = "k-means") -> None:
         super().place(z, how)

@@ -72,7 +72,7 @@ def hard(logits: Tensor) -> Tensor:
 
 def one_hot(owner: Tensor, n_clusters: int, dtype: torch.dtype = torch.float32) -> Tensor:
     """All of a row's weight on one cluster: (b,) -> (b, k)."""
-    none = torch.zeros(len(owner), n_clusters, dtype=dtype, device=owner.device)
+    none = torch.zeros(owner.shape[0], n_clusters, dtype=dtype, device=owner.device)
     return none.scatter_(1, owner[:, None], 1.0)
 
 
