@@ -486,6 +486,22 @@ def test_bad_files(refused, tmp_path, file, text, says):
     refused("fit", file, "-k", 2, "--out", "a", *SHORT, says=says)
 
 
+def test_labels_of_images_name_their_files(works, tmp_path):
+    photos = tmp_path / "photos"
+    photos.mkdir()
+    for kind in ("cats", "dogs"):
+        write_images(photos / kind, n=6)
+    works("fit", photos, "-k", 2, "--out", "model", *SHORT)
+    works("predict", "model", photos, "--out", "labels.csv", "--proba")
+    works("predict", "model", photos, "--out", "labels.parquet")
+    fitted, found = (pd.read_csv(tmp_path / name) for name in ("model/labels.csv", "labels.csv"))
+    assert list(fitted.columns) == ["row", "file", "label"]
+    assert list(found.columns) == ["row", "file", "label", "p0", "p1"]
+    files = sorted(path.relative_to(photos).as_posix() for path in photos.rglob("*.png"))
+    assert list(found["file"]) == list(fitted["file"]) == files
+    assert pd.read_parquet(tmp_path / "labels.parquet").equals(found[["row", "file", "label"]])
+
+
 def test_bad_image_folders(refused, tmp_path):
     refused("fit", write_images(tmp_path / "small", size=(2, 2)), "-k", 2, "--out", "a", says="too small")
     (tmp_path / "none").mkdir()

@@ -3,7 +3,7 @@
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -11,9 +11,6 @@ from .errors import Wrong, say
 from .folders import RECORD, load_words, read_for, save_source, save_words
 from .options import Clusters, Data, Device, Model, Seed, Setting, check_out, estimator_of, settings_of
 from .tables import print_table, print_unlabelled
-
-if TYPE_CHECKING:
-    import numpy as np
 
 LABELS = "labels.csv"
 
@@ -37,6 +34,7 @@ def fit(
     from ..engine.distributed import distributed, times_restarted
     from ..files import Table, read
     from ..persistence import SETTINGS
+    from ..writers import write
 
     if resume and checkpoint is None:
         raise Wrong("--resume needs --checkpoint: where is the state?")
@@ -75,7 +73,8 @@ def fit(
     save_words(out, words)
     record.save(out / RECORD)
     save_source(out, data)
-    _write_labels(out / LABELS, estimator.labels_)
+    labels = estimator.labels_
+    write(out / LABELS, [(labels, labels[:, None])], len(labels), files=_files(data))
     rows = [
         ["rows", f"{len(estimator.labels_):,}"],
         ["clusters", " ".join(str(size) for size in estimator.diagnostics_["sizes"])],
@@ -121,11 +120,12 @@ def predict(
     in_groups = Path(data).suffix == ".parquet" and Path(data).is_file() and load_words(model) is None
     X = Path(data) if in_groups else read_for(model, estimator, data)[0]
     given = read_rows(estimator, X, fitting=False)
-    write(out, estimator.predict_in_parts(given), len(given.rows), proba=proba)
+    write(out, estimator.predict_in_parts(given), len(given.rows), proba=proba, files=_files(data))
     print(f"{len(given.rows):,} labels in {out}")
 
 
-def _write_labels(path: Path, labels: "np.ndarray") -> None:
-    with path.open("w") as file:
-        file.write("row,label\n")
-        file.writelines(f"{i},{label}\n" for i, label in enumerate(labels))
+def _files(data: str) -> list[str] | None:
+    """The files of a folder, one a row."""
+    from ..files import captions
+
+    return captions(data) if Path(data).expanduser().is_dir() else None
