@@ -369,9 +369,8 @@ class PrototypeClusterer(
 
     def _ask(self, given: Given) -> tuple[Data, ClusterModel]:
         data, model = Data(given.rows, choose_device(self.device)), self.model_
-        if (
-            model.training or model.clusters.weight.device != data.device
-        ):  # else left alone: other threads may be asking
+        # else it is left alone: other threads may be asking it
+        if model.training or model.clusters.weight.device != data.device:
             model.to(data.device).eval()
         return data, model
 
