@@ -21,6 +21,7 @@ from .nn.parallel import total
 COLLAPSED = 0.02  # effective clusters below 1 + this share of the wanted ones
 FIGURES = ("seed", "history", "inertia", "scatter", "clustering_loss", "reconstruction", "temperature")
 SAMPLE = 10_000  # rows the temperature is fitted on
+NO_WARNING = ("repaired", "settled")  # reports of what went well
 
 
 @dataclass(eq=False)
@@ -109,7 +110,7 @@ class Run:
         empty = np.flatnonzero(sizes == 0).tolist()
         messages = [
             message if count == 1 else f"{message} ({count} times)"
-            for message, count in Counter(r.message for r in self.reports if r.kind != "repaired").items()
+            for message, count in Counter(r.message for r in self.reports if r.kind not in NO_WARNING).items()
         ]
         if self.collapsed:
             messages.append(

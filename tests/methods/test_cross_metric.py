@@ -111,6 +111,7 @@ def test_two_clusters_are_all_or_nothing(digits):
 def test_it_ends_when_labels_settle(blobs):
     settled = quick(pretrain_epochs=20, epochs=30, tolerance=0.1, lr=1e-4).fit(blobs[0])
     assert 1 <= settled.n_iter_ < 30
+    assert settled.explain_model().stopped == "fewer labels changed than tolerance=0.1"
     assert quick(pretrain_epochs=20, epochs=8, lr=1e-4).fit(blobs[0]).n_iter_ == 8
 
 

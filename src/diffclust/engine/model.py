@@ -39,6 +39,11 @@ class Trainable(nn.Module, ABC):
     def report(self, kind: str, message: str) -> None:
         self.reports.append(Report(kind, message))
 
+    def say_if_settled(self, why: str) -> None:
+        """After training: that it was the method's own rule which ended it."""
+        if self.finished:
+            self.report("settled", why)
+
     def memory(self) -> dict[str, Any]:
         """What a checkpoint must hold beside parameters and buffers."""
         return {"reports": [tuple(report) for report in self.reports], "finished": self.finished}

@@ -21,6 +21,7 @@ class ModelExplanation:
     losses: each term over the epochs, by phase.
     change: of the mean total loss from the last tenth of the clustering epochs but one to the last.
     converged: whether that is below one per cent. None with too few epochs to say.
+    stopped: why the method's own rule ended training before its last epoch; None where it did not.
     """
 
     method: str
@@ -30,6 +31,7 @@ class ModelExplanation:
     epochs: dict[str, int]
     change: float | None
     converged: bool | None
+    stopped: str | None
     repaired: int
     warnings: list[str]
     runs: list[dict[str, Any]]
@@ -41,12 +43,14 @@ class ModelExplanation:
         if self.centers_read_from_weights is not None:
             exact = self.centers_read_from_weights < 1e-5
             said.append("The weights of its cluster layer are the centres." if exact else "Weights and centres differ.")
-        counts = words.listing(f"{n} epochs of {phase}" for phase, n in self.epochs.items())
+        counts = words.listing(f"{n} epoch{'s' * (n > 1)} of {phase}" for phase, n in self.epochs.items())
         if self.converged is None:
             said.append(f"After {counts or 'no epochs'} it is too early to say whether it converged.")
         else:
             state = "had settled" if self.converged else "was still moving"
             said.append(f"After {counts} the loss {state} ({100 * (self.change or 0):+.2f} % over the last tenth).")
+        if self.stopped:
+            said.append(f"It stopped by its own rule: {self.stopped}.")
         if len(self.runs) > 1:
             said.append(f"It is the best of {len(self.runs)} restarts by the label-free rule.")
         said.append(f"{self.repaired} dead centres were repaired." if self.repaired else "Nothing had to be repaired.")
@@ -58,8 +62,8 @@ class ModelExplanation:
 
     def to_dict(self) -> dict[str, Any]:
         names = (
-            "method", "parts", "centers_read_from_weights", "losses", "epochs", "change", "converged", "repaired",
-            "warnings", "runs", "sentence",
+            "method", "parts", "centers_read_from_weights", "losses", "epochs", "change", "converged", "stopped",
+            "repaired", "warnings", "runs", "sentence",
         )  # fmt: skip
         return {name: words.plain(getattr(self, name)) for name in names}
 
@@ -100,6 +104,7 @@ def explain_model(estimator: Any) -> ModelExplanation:
         epochs=epochs,
         change=change,
         converged=None if change is None else abs(change) < SETTLED,
+        stopped=next((why for kind, why in found["reports"] if kind == "settled"), None),
         repaired=found["repaired"],
         warnings=list(found["warnings"]),
         runs=[

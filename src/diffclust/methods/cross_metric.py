@@ -127,6 +127,7 @@ class CrossMetricModel(ClusterModel):
     def after_training(self, data: Data) -> None:
         self.look(data)  # so that f is the trained model's
         self.forget_rows()
+        self.say_if_settled(f"fewer labels changed than tolerance={self.tolerance:g}")
 
     def clustering_loss(self, z: Tensor) -> Tensor:
         return self.clusters.losses(z)

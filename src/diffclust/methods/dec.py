@@ -101,6 +101,7 @@ class DECModel(ClusterModel):
         return self.log_q(self.embed(x)).exp()
 
     def after_training(self, data: Data) -> None:
+        self.say_if_settled(f"fewer labels changed than tolerance={self.tolerance:g}")
         self.refresh(data)  # so that f is the trained model's
         self.forget_rows()
 

@@ -292,6 +292,7 @@ class SSCNetModel(ClusterModel):
 
     @torch.no_grad()
     def after_training(self, data: Data) -> None:
+        self.say_if_settled(f"{CALM} calm epochs, by tolerance={self.tolerance:g}")
         self.eval()
         index = data.draw(SAMPLE)
         nearest = self.clusters.distances(data.map(self.embed, index)).argmin(0)
