@@ -1,7 +1,6 @@
 """The scikit-learn face: what every method shares, written once."""
 
 import functools
-import inspect
 import math
 import numbers
 import os
@@ -23,7 +22,7 @@ from torch.optim import Optimizer
 
 from . import networks
 from .callbacks import Watchers
-from .engine.checkpoint import CheckpointFolder, Ledger, Page, random_states, set_random_states
+from .engine.checkpoint import CheckpointFolder, Ledger, Page, describe, random_states, set_random_states
 from .engine.data import Data, TensorRows
 from .engine.distributed import Processes, present
 from .engine.lanes import Lane, Work, complete
@@ -42,24 +41,6 @@ from .selection import RULES, Run
 from .streams import Online
 
 hyperparameters = dataclass(kw_only=True, eq=False, repr=False)
-
-
-def describe(value: Any) -> Any:
-    """A setting as something that can be compared from one process to the next."""
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return value
-    if isinstance(value, (np.ndarray, np.generic, Tensor)):
-        return np.asarray(value).tolist()
-    if isinstance(value, (tuple, list)):
-        return [describe(item) for item in value]
-    if isinstance(value, functools.partial):
-        return [describe(value.func), describe(value.args), describe(sorted(value.keywords.items()))]
-    if isinstance(value, nn.Module):  # its first weights may be drawn anew in every process
-        return [repr(value), {name: list(tensor.shape) for name, tensor in value.state_dict().items()}]
-    name = getattr(value, "__qualname__", type(value).__qualname__)
-    caught = inspect.getclosurevars(value).nonlocals if inspect.isfunction(value) else {}
-    plain = {key: inner for key, inner in sorted(caught.items()) if isinstance(inner, (bool, int, float, str))}
-    return [name, plain] if plain else name
 
 
 @hyperparameters

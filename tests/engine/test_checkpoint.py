@@ -19,8 +19,7 @@ from torch import nn
 import diffclust
 from diffclust import TELL
 from diffclust.callbacks import StopWhenLabelsSettle
-from diffclust.engine.checkpoint import CheckpointFolder, pack, unpack
-from diffclust.estimator import describe
+from diffclust.engine.checkpoint import CheckpointFolder, describe, pack, unpack
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 

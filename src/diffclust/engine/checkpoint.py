@@ -5,17 +5,20 @@ whatever moment a kill hits, at least one of them is whole. Tensors are safetens
 """
 
 import copy
+import functools
 import hashlib
+import inspect
 import json
 import os
 import warnings
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
-from torch import Tensor
+from torch import Tensor, nn
 
 from .distributed import ALONE, Processes
 
@@ -214,3 +217,21 @@ def set_random_states(states: dict[str, Tensor], device: torch.device) -> None:
     torch.set_rng_state(states["cpu"])
     if "cuda" in states:
         torch.cuda.set_rng_state(states["cuda"], device)
+
+
+def describe(value: Any) -> Any:
+    """A setting as something that can be compared from one process to the next."""
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, (np.ndarray, np.generic, Tensor)):
+        return np.asarray(value).tolist()
+    if isinstance(value, (tuple, list)):
+        return [describe(item) for item in value]
+    if isinstance(value, functools.partial):
+        return [describe(value.func), describe(value.args), describe(sorted(value.keywords.items()))]
+    if isinstance(value, nn.Module):  # its first weights may be drawn anew in every process
+        return [repr(value), {name: list(tensor.shape) for name, tensor in value.state_dict().items()}]
+    name = getattr(value, "__qualname__", type(value).__qualname__)
+    caught = inspect.getclosurevars(value).nonlocals if inspect.isfunction(value) else {}
+    plain = {key: inner for key, inner in sorted(caught.items()) if isinstance(inner, (bool, int, float, str))}
+    return [name, plain] if plain else name
