@@ -8,11 +8,12 @@ import torch
 from torch import nn
 
 from conftest import OWN_STOP
-from diffclust import TELL, AEKMeans, VaDE, callbacks, fit_together
+from diffclust import DCN, DEC, IDEC, TELL, AEKMeans, CrossMetric, DeepKMeans, VaDE, callbacks, fit_together
 from diffclust.engine import capture
 from diffclust.engine.data import Data, TensorRows
 from diffclust.engine.lanes import train
 from diffclust.engine.optimizers import OPTIMIZERS
+from diffclust.engine.stack import Stack
 
 pytestmark = [
     pytest.mark.gpu,
@@ -93,6 +94,32 @@ def test_restarts_side_by_side_give_what_they_give_alone(method, images, counted
     for one, other in zip(together.runs_, alone.runs_, strict=True):
         first, second = ([r.get("reconstruction", 0) for r in run["history"][:12]] for run in (one, other))
         assert first == pytest.approx(second, rel=2e-2)
+
+
+@pytest.mark.parametrize("precision", ["float32", "bf16"])
+@pytest.mark.parametrize("kind", [CrossMetric, DCN, DEC, IDEC, DeepKMeans])
+def test_stacked_runs_learn_what_they_learn_alone(kind, precision, images, counted, monkeypatch, exact):
+    settings = {"n_init": 3, "network": "dense", "epochs": 6, "pretrain_epochs": 25, "device": "cuda", "batch_size": 64}
+    settings |= {
+        "random_state": 0,
+        "precision": precision,
+        "augment": None,
+        "lr": 1e-4,
+        **OWN_STOP.get(kind.__name__, {}),
+    }
+    made, build = [], Stack.__init__
+    monkeypatch.setattr(Stack, "__init__", lambda self, party: made.append(len(party)) or build(self, party))
+    together = kind(4, **settings).fit(images)
+    assert set(made) == {3}
+    assert max(counted) == 3
+    monkeypatch.setattr(callbacks, "PARALLEL", ())
+    alone = kind(4, **settings).fit(images)
+    for one, other in zip(together.runs_, alone.runs_, strict=True):
+        for ours, theirs in zip(one["history"], other["history"], strict=True):
+            for name in ("reconstruction", "clustering"):
+                assert ours.get(name) == pytest.approx(
+                    theirs.get(name), rel=0.25, abs=1e-3
+                )  # rounding, from a start that differs by it
 
 
 def test_different_estimators_side_by_side(images, counted, monkeypatch, exact):

@@ -1,32 +1,39 @@
 """How an epoch's steps are run: one after the other, or on a GPU recorded once and replayed.
 
 A step of these methods is some hundred small kernels, and launching them takes far longer than running them. A CUDA
-graph holds the whole step, forward to centre update, and costs one launch. The steps of several restarts are
-branches of one graph: each computes what it would compute alone, and the GPU fills itself with all of them.
+graph holds the whole step, forward to centre update, and costs one launch. The steps of several runs are branches of
+one graph: each computes what it would compute alone, up to rounding, and the GPU fills itself with all of them. Runs
+that can be stacked share a branch.
 """
 
 import contextlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import torch
 
 from .loop import Stage, Variant
 from .runtime import Randomness
+from .stack import Party, Stack, likeness
 
 WARM_UP = 3  # steps run as they are before one is recorded: libraries choose kernels, optimisers allot their state
 FEWEST = 200  # replays a recording should serve to be worth its making
-
-Party = Sequence[tuple[Stage, Randomness]]
 
 
 class Steps:
     """Runs epochs; keeps the recordings."""
 
-    def __init__(self, device: torch.device, *, expected: int = 0, capture: bool | None = None) -> None:
-        """expected: steps the whole work will take; few are not worth recording. `capture` overrules."""
+    def __init__(
+        self, device: torch.device, *, expected: int = 0, capture: bool | None = None, stack: bool | None = None
+    ) -> None:
+        """expected: steps the whole work will take; few are not worth recording. `capture` overrules. stack: whether
+        runs are stacked that can be; None: where they are recorded."""
         self.device = device
         self.captures = device.type == "cuda" and (expected >= FEWEST if capture is None else capture)
+        self.stacks = self.captures if stack is None else stack
+        self.stacked: dict[tuple[int, ...], Stack] = {}
         self.graphs: dict[tuple[Variant, ...], torch.cuda.CUDAGraph] = {}
         self.warmth: Counter[tuple[Variant, ...]] = Counter()
         self.side = torch.cuda.Stream(device) if self.captures else None
@@ -58,11 +65,26 @@ class Steps:
             if self.side is not None:  # where autograd is to be recorded, it must not have met the default stream
                 self.side.wait_stream(torch.cuda.current_stream(self.device))
                 stack.enter_context(torch.cuda.stream(self.side))
-            for stage, randomness in party:
-                with randomness.borrowed():
-                    stage.step()
+            for branch in self._branches(party):
+                branch()
         if self.side is not None:
             torch.cuda.current_stream(self.device).wait_stream(self.side)
+
+    def _branches(self, party: Party) -> list[Callable[[], None]]:
+        """The party's step, in parts that know nothing of one another."""
+        alike: dict[Any, list[tuple[Stage, Randomness]]] = {}
+        for stage, randomness in party:
+            kind = likeness(stage) if self.stacks else None
+            alike.setdefault(id(stage) if kind is None else kind, []).append((stage, randomness))
+        return [self._stack(group).step if len(group) > 1 else partial(_alone, *group[0]) for group in alike.values()]
+
+    def _stack(self, group: Party) -> Stack:
+        key = tuple(id(stage) for stage, _ in group)
+        if key not in self.stacked:
+            members = set(key)  # of whom some other may have ended, and left a stack that is no longer theirs
+            self.stacked = {old: stack for old, stack in self.stacked.items() if members.isdisjoint(old)}
+            self.stacked[key] = Stack(group)
+        return self.stacked[key]
 
     def _recording(self, party: Party) -> torch.cuda.CUDAGraph | None:
         """The party's step as a graph, once it is warm."""
@@ -94,14 +116,15 @@ class Steps:
         torch.cuda.synchronize(self.device)
         with party[0][1].borrowed(), torch.cuda.graph(graph, pool=pool, stream=self.side):
             trunk = torch.cuda.current_stream(self.device)
-            branches = [torch.cuda.Stream(self.device) for _ in party[1:]]
-            for branch, (stage, randomness) in zip(branches, party[1:], strict=True):
-                branch.wait_stream(trunk)
-                with torch.cuda.stream(branch), randomness.borrowed():
-                    stage.step()
-            party[0][0].step()
-            for branch in branches:
-                trunk.wait_stream(branch)
+            first, *others = self._branches(party)
+            streams = [torch.cuda.Stream(self.device) for _ in others]
+            for stream, branch in zip(streams, others, strict=True):
+                stream.wait_stream(trunk)
+                with torch.cuda.stream(stream):
+                    branch()
+            first()
+            for stream in streams:
+                trunk.wait_stream(stream)
         return graph
 
     def _forget(self, party: Party) -> None:
@@ -112,3 +135,8 @@ class Steps:
             for key, graph in self.graphs.items()
             if all(current.get(identity) == rates for identity, _, rates in key)
         }
+
+
+def _alone(stage: Stage, randomness: Randomness) -> None:
+    with randomness.borrowed():
+        stage.step()

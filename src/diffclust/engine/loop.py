@@ -15,8 +15,8 @@ from torch.optim import Optimizer
 from ..nn.fused import allowed
 from ..nn.parallel import shared_norms, total
 from .checkpoint import Page, random_states, set_random_states
-from .data import Data, Feed
-from .model import Trainable
+from .data import Batch, Data, Feed
+from .model import Losses, Trainable
 from .runtime import autocast
 
 Record = dict[str, Any]  # {"phase": ..., "epoch": ..., then one number a loss term}
@@ -159,14 +159,18 @@ class Stage:
 
     def step(self) -> None:
         batch = self.feed.batch()
-        among = self.data.among
-        with autocast(self.data.device, self.precision), allowed(self.long and among.alone), shared_norms():
+        with autocast(self.data.device, self.precision), allowed(self.long and self.data.among.alone), shared_norms():
             losses = self.data.portion(self.model.loss(batch))
             objective = torch.stack(list(losses.values())).sum()
         if self.optimizer is not None:
             self.optimizer.zero_grad(set_to_none=True)
             objective.backward()
-            among.add_gradients(p for group in self.optimizer.param_groups for p in group["params"])
+        self.learn(batch, losses)
+
+    def learn(self, batch: Batch, losses: Losses) -> None:
+        """The part of a step that comes after the gradients."""
+        if self.optimizer is not None:
+            self.data.among.add_gradients(p for group in self.optimizer.param_groups for p in group["params"])
             self.model.after_backward()
             self.optimizer.step()
         self.model.after_step(batch)

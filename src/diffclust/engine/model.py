@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..nn.autoencoders import Autoencoder
+from ..nn.autoencoders import Autoencoder, DenseAutoencoder
 from ..nn.cluster import ClusterLayer, Start
 from .data import Batch, Data
 
@@ -55,6 +55,11 @@ class Trainable(nn.Module, ABC):
     @abstractmethod
     def loss(self, batch: Batch) -> Losses: ...
 
+    def kind(self) -> Hashable | None:
+        """All that `loss` depends on beside tensors and the regime, where it can be taken of several models at once by
+        `torch.vmap`: it draws no random numbers, and keeps nothing but in buffers, in place. None: it cannot."""
+        return None
+
     def reconstruct(self, x: Tensor) -> Tensor:
         """Through the whole network and back."""
         return x
@@ -86,6 +91,13 @@ class ClusterModel(Trainable):
         self.autoencoder = autoencoder
         self.clusters = clusters
         self.network_learns = any(parameter.requires_grad for parameter in autoencoder.parameters())
+
+    def network_kind(self) -> Hashable | None:
+        """What the network depends on beside tensors; None where a stack of networks would not pay: of convolutions."""
+        network = self.autoencoder
+        dense = type(network) is DenseAutoencoder and self.network_learns
+        still = not any(isinstance(module, nn.Dropout) for module in network.modules())
+        return repr(network.config) if dense and still else None
 
     def embed(self, x: Tensor) -> Tensor:
         return self.clusters.normalize(self.autoencoder.encode(x).float())
@@ -157,6 +169,10 @@ class Pretraining(Trainable):
             seen = x
         z = self.model.embed(seen)
         return {"reconstruction": self.values * self.model.autoencoder.reconstruction_loss(x, z)}
+
+    def kind(self) -> Hashable | None:
+        network = self.model.network_kind()
+        return None if self.noise else network and (network, self.model.clusters.sphere, self.values)
 
     def reconstruct(self, x: Tensor) -> Tensor:
         return self.model.reconstruct(x)

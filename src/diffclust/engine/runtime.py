@@ -92,13 +92,22 @@ class Randomness:
         if device.type == "cuda":
             torch.cuda.init()
         self.device = device
+        self.lent = False
         self.cpu = torch.Generator().manual_seed(seed).get_state()
         self.cuda = torch.Generator(device).manual_seed(seed) if device.type == "cuda" else None
 
     @contextlib.contextmanager
     def borrowed(self) -> Iterator[None]:
-        with _turn, _float32(), self._swapped():
-            yield
+        with _turn:
+            if self.lent:
+                yield
+                return
+            self.lent = True
+            try:
+                with _float32(), self._swapped():
+                    yield
+            finally:
+                self.lent = False
 
     @contextlib.contextmanager
     def _swapped(self) -> Iterator[None]:

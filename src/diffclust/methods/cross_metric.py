@@ -24,7 +24,7 @@ the logarithms, as Keras does; the learning rate is multiplied by its decay, not
 than P₁, too (`matched`): the paper has one for both. With several metrics L sums over all pairs of assignments.
 """
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any, ClassVar, Literal, Self
 
 import torch
@@ -99,6 +99,10 @@ class CrossMetricModel(ClusterModel):
             self.seen += batch_mean(torch.stack([differing, *undecided], dim=1))
             self.steps += 1
         return {"clustering": self.clusters.discrepancy(assignments).mean()}
+
+    def kind(self) -> Hashable | None:
+        clusters, network = self.clusters, self.network_kind()
+        return network and (network, clusters.metrics, clusters.divergence, clusters.detach)
 
     def figures(self) -> dict[str, float]:
         """Share of rows that P₁ and P₂ put into different clusters, and the mean entropy of either."""

@@ -15,6 +15,7 @@ where c_k counts the rows that centre k has had: a running mean. The centres car
 """
 
 import math
+from collections.abc import Hashable
 from typing import Any, ClassVar
 
 import torch
@@ -32,6 +33,7 @@ from .autoencoder import AutoencoderClusterer, paper_settings
 
 
 class DCNModel(ClusterModel):
+    weight: Tensor
     counts: Tensor  # c (k, 1)
     members: Tensor  # rows each centre won in this epoch
 
@@ -46,7 +48,8 @@ class DCNModel(ClusterModel):
         repair: bool,
     ) -> None:
         super().__init__(autoencoder, clusters)
-        self.weight, self.start, self.repair = weight, start, repair
+        self.start, self.repair = start, repair
+        self.register_buffer("weight", torch.tensor(weight), persistent=False)
         clusters.weight.requires_grad_(False)
         self.register_buffer("counts", torch.full((clusters.n_clusters, 1), float(first_count)))
         self.register_buffer("members", torch.zeros(clusters.n_clusters))
@@ -63,6 +66,9 @@ class DCNModel(ClusterModel):
         if self.network_learns:
             losses["reconstruction"] = self.autoencoder.n_values * self.autoencoder.reconstruction_loss(batch.x, z)
         return losses
+
+    def kind(self) -> Hashable | None:
+        return self.network_kind()
 
     def clustering_loss(self, z: Tensor) -> Tensor:
         return self.clusters.distances(z).amin(1)  # |f(x) - M s|² with s the nearest centre

@@ -20,11 +20,11 @@ the next, the method has ended.
 
 import math
 import numbers
+from collections.abc import Hashable
 from functools import partial
 from typing import Any, ClassVar, Literal
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from ..engine.data import Batch, Data
@@ -37,6 +37,7 @@ from .autoencoder import AutoencoderClusterer, paper_settings
 
 
 class DECModel(ClusterModel):
+    weight: Tensor
     frequency: Tensor  # f / n (k,)
     target: Tensor  # p (n, k)
     labels: Tensor  # argmax_j q_ij when the target was last computed (n,)
@@ -53,8 +54,9 @@ class DECModel(ClusterModel):
         start: Start | Tensor,
     ) -> None:
         super().__init__(autoencoder, clusters)
-        self.weight, self.keep_decoder, self.tolerance, self.start = weight, keep_decoder, tolerance, start
+        self.keep_decoder, self.tolerance, self.start = keep_decoder, tolerance, start
         self.interval = interval
+        self.register_buffer("weight", torch.tensor(weight), persistent=False)
         self.register_buffer("frequency", torch.full((clusters.n_clusters,), 1 / clusters.n_clusters))
         self.forget_rows()
 
@@ -86,11 +88,16 @@ class DECModel(ClusterModel):
 
     def loss(self, batch: Batch) -> Losses:
         z = self.embed(batch.x)
-        divergence = F.kl_div(self.log_q(z), self.target[batch.index], reduction="batchmean")
-        losses = {"clustering": self.weight * divergence}
+        p = self.target[batch.index]
+        divergence = (torch.xlogy(p, p) - p * self.log_q(z)).sum(1)
+        losses = {"clustering": self.weight * divergence.mean()}
         if self.network_learns and self.keep_decoder:
             losses["reconstruction"] = self.autoencoder.reconstruction_loss(batch.x, z)
         return losses
+
+    def kind(self) -> Hashable | None:
+        network = self.network_kind()
+        return network and (network, self.keep_decoder)
 
     def clustering_loss(self, z: Tensor) -> Tensor:
         log_q = self.log_q(z)

@@ -18,7 +18,7 @@ Nothing in L fixes the scale of h: see section 3.4, and `l2`.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -48,6 +48,7 @@ def annealing_schedule(n: int = 40, first: float = 0.1) -> tuple[float, ...]:
 
 
 class DeepKMeansModel(ClusterModel):
+    weight: Tensor
     alpha: Tensor
     sizes: Tensor  # Σ over the epoch's steps of the mean |h|, and of the mean |h - mean h|
     steps: Tensor
@@ -64,8 +65,9 @@ class DeepKMeansModel(ClusterModel):
         l2: float,
     ) -> None:
         super().__init__(autoencoder, clusters)
-        self.weight, self.alphas, self.start, self.between, self.l2 = weight, alphas, start, reconstruction, l2
+        self.alphas, self.start, self.between, self.l2 = alphas, start, reconstruction, l2
         self.last = self.widest = 0.0
+        self.register_buffer("weight", torch.tensor(weight), persistent=False)
         self.register_buffer("alpha", torch.tensor(float(alphas[-1])))
         self.register_buffer("sizes", torch.zeros(2))
         self.register_buffer("steps", torch.zeros(()))
@@ -96,7 +98,9 @@ class DeepKMeansModel(ClusterModel):
 
     def loss(self, batch: Batch) -> Losses:
         h = self.embed(batch.x)
-        self.h = h.detach()
+        with torch.no_grad():
+            self.sizes += batch_mean(torch.stack([h, h - batch_mean(h)]).norm(dim=2).T)
+            self.steps += 1
         losses = {"clustering": self.weight * self.clustering_loss(h).mean()}
         if self.network_learns:
             losses["reconstruction"] = self.g(batch.x, h)
@@ -104,6 +108,10 @@ class DeepKMeansModel(ClusterModel):
             weights = [p for p in self.autoencoder.parameters() if p.requires_grad and p.ndim > 1]
             losses["l2"] = self.l2 * torch.stack([w.square().sum() for w in weights]).sum()
         return losses
+
+    def kind(self) -> Hashable | None:
+        network, own = self.network_kind(), callable(self.between) or isinstance(self.clusters, DistanceLayer)
+        return None if own or self.l2 else network and (network, self.between, self.clusters.sphere)
 
     def clustering_loss(self, z: Tensor) -> Tensor:
         f = self.f(z)
@@ -115,8 +123,6 @@ class DeepKMeansModel(ClusterModel):
     def after_step(self, batch: Batch) -> None:
         if self.clusters.sphere:
             self.clusters.project_()
-        self.sizes += batch_mean(torch.stack([self.h, self.h - batch_mean(self.h)]).norm(dim=2).T)
-        self.steps += 1
 
     def figures(self) -> dict[str, float]:
         length, spread = (self.sizes / self.steps).tolist()

@@ -98,9 +98,10 @@ class CrossMetricLayer(ClusterLayer):
         z, centers = z.to(dtype), self.centers.to(dtype)
         with torch.autocast(z.device.type, enabled=False):  # distances are differences: no room for bf16
             z, centers = z - self.origin, centers - self.origin
-            distances = [factor * METRICS[m](z, centers) for m, factor in zip(self.metrics, self.stretch, strict=True)]
-            targets = [log_student_t(each.square()).exp() for each in distances]
-            return [sparse_closeness(euclidean(z, centers)), *targets]
+            plain = euclidean(z, centers)
+            distances = [plain if metric == "euclidean" else METRICS[metric](z, centers) for metric in self.metrics]
+            stretched = [factor * each for factor, each in zip(self.stretch, distances, strict=True)]
+            return [sparse_closeness(plain), *(log_student_t(each.square()).exp() for each in stretched)]
 
     def assignments(self, z: Tensor, frequencies: Tensor | None = None) -> list[Tensor]:
         """P₁, P₂, ...; by the frequencies of these rows, unless others are given."""

@@ -88,9 +88,10 @@ class Chain(nn.Sequential):
     """An `nn.Sequential` whose linear layers train by few kernels, and where these are allowed its convolutions."""
 
     allowed = False
+    plain = False
 
     def forward(self, x: Tensor) -> Tensor:
-        mixed = x.is_cuda and torch.is_autocast_enabled("cuda")
+        mixed = x.is_cuda and torch.is_autocast_enabled("cuda") and not Chain.plain
         if not (mixed and self.training and torch.is_grad_enabled() and has_triton()):
             return super().forward(x)
         for part in group_dense(group(self) if Chain.allowed else self):
@@ -111,6 +112,16 @@ def allowed(wish: bool) -> Iterator[None]:
         yield
     finally:
         Chain.allowed = before
+
+
+@contextlib.contextmanager
+def plain() -> Iterator[None]:
+    """Inside, layers are torch's own, which `torch.vmap` knows."""
+    before, Chain.plain = Chain.plain, True
+    try:
+        yield
+    finally:
+        Chain.plain = before
 
 
 def convolve(x: Tensor, layers: list[Layer]) -> Tensor:

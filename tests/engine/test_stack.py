@@ -1,0 +1,146 @@
+"""Runs that are stacked learn what each learns alone, up to rounding."""
+
+import pytest
+import torch
+
+from diffclust import DCN, DEC, IDEC, TELL, AEKMeans, CrossMetric, DeepKMeans
+from diffclust.engine.capture import Steps
+from diffclust.engine.data import Data, TensorRows
+from diffclust.engine.lanes import Lane, side_by_side
+from diffclust.engine.loop import training
+from diffclust.engine.model import Pretraining
+from diffclust.engine.runtime import Randomness, seeded
+from diffclust.engine.stack import Stack, likeness
+
+CPU = torch.device("cpu")
+COMMON = {"network": "dense", "device": "cpu", "batch_size": 32, "optimizer": "momentum", "lr": 1e-4}
+CASES = {
+    "HOMO": (CrossMetric, [{"metric": "euclidean"}] * 3),
+    "HOE": (CrossMetric, [{"metric": "cosine", "power": power} for power in (2.0, 3.0)]),
+    "HOT": (CrossMetric, [{"metric": "correlation", "detach": "target"}] * 2),
+    "HIT": (CrossMetric, [{"metric": "cityblock", "divergence": "hellinger"}] * 2),
+    "several metrics": (CrossMetric, [{"metric": ("euclidean", "cosine")}] * 2),
+    "DEC": (DEC, [{"interval": 3}] * 2),
+    "IDEC": (IDEC, [{"interval": 3, "weight": weight} for weight in (0.1, 1.0, 10.0)]),
+    "DCN": (DCN, [{"weight": weight} for weight in (0.1, 1.0)]),
+    "DKM": (DeepKMeans, [{"weight": weight} for weight in (0.1, 1.0)]),
+    "DKM, cosine": (DeepKMeans, [{"distance": "cosine", "reconstruction": "cosine"}] * 2),
+}
+
+
+@pytest.fixture
+def data():
+    generator = torch.Generator().manual_seed(0)
+    places = 4 * torch.randn(4, 6, generator=generator)
+    rows = places[torch.randint(4, (96,), generator=generator)] + torch.randn(96, 6, generator=generator)
+    return Data(TensorRows(rows), CPU, 32)
+
+
+@pytest.fixture
+def taken(monkeypatch):
+    """How many runs each stacked step was for."""
+    sizes, step = [], Stack.step
+    monkeypatch.setattr(Stack, "step", lambda self: sizes.append(len(self.party)) or step(self))
+    return sizes
+
+
+def lane(method, settings, seed, data, *, epochs=2, pretraining=False):
+    endless = {"tolerance": 0} if method in (CrossMetric, DEC, IDEC) else {}
+    estimator = method(4, **{**COMMON, **endless, **settings})
+    with seeded(seed, CPU):
+        model = estimator.build_model(estimator.build_autoencoder(data), len(data))
+        if pretraining:
+            model = estimator.pretraining(model)
+        optimizer = estimator.build_optimizer(model)
+    run = training(model, data, optimizer, epochs=epochs, phase="clustering")
+    return model, Lane(run, Randomness(seed, CPU))
+
+
+def learn(lanes, stack):
+    histories = side_by_side([each for _, each in lanes], Steps(CPU, stack=stack))
+    return [(history, dict(model.state_dict())) for history, (model, _) in zip(histories, lanes, strict=True)]
+
+
+def same(stacked, alone):
+    for (history, state), (expected, weights) in zip(stacked, alone, strict=True):
+        assert len(history) == len(expected)
+        for one, other in zip(history, expected, strict=True):
+            assert one.pop("phase") == other.pop("phase")
+            assert one == pytest.approx(other, rel=1e-3, abs=1e-4)
+        for name, value in weights.items():
+            assert state[name].allclose(value, rtol=1e-3, atol=1e-4), name
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_each_learns_what_it_learns_alone(case, data, taken):
+    method, settings = CASES[case]
+    build = lambda: [lane(method, each, seed, data) for seed, each in enumerate(settings)]  # noqa: E731
+    alone = learn(build(), stack=False)
+    assert not taken
+    same(learn(build(), stack=True), alone)
+    assert taken == [len(settings)] * 6  # two epochs of three steps
+    assert not all(a["clusters.weight"].allclose(alone[0][1]["clusters.weight"]) for _, a in alone[1:])
+
+
+def test_pretraining_too(data, taken):
+    build = lambda: [lane(AEKMeans, {}, seed, data, pretraining=True) for seed in range(3)]  # noqa: E731
+    alone = learn(build(), stack=False)
+    same(learn(build(), stack=True), alone)
+    assert taken == [3] * 6
+
+
+def test_who_has_more_epochs_goes_on_with_those_who_are_left(data, taken):
+    build = lambda: [lane(DEC, {"interval": 2}, n, data, epochs=n) for n in (2, 3, 3, 5)]  # noqa: E731
+    alone = learn(build(), stack=False)
+    same(learn(build(), stack=True), alone)
+    assert taken == [4] * 6 + [3] * 3
+
+
+def test_only_what_is_alike_is_stacked(data, taken):
+    metrics = ("euclidean", "cosine", "euclidean")
+    build = lambda: [lane(CrossMetric, {"metric": m}, n, data) for n, m in enumerate(metrics)]  # noqa: E731
+    alone = learn(build(), stack=False)
+    same(learn(build(), stack=True), alone)
+    assert taken == [2] * 6
+
+
+@pytest.mark.parametrize(
+    ("method", "settings"),
+    [
+        (TELL, {}),
+        (CrossMetric, {"network": "identity"}),
+        (DeepKMeans, {"l2": 0.01}),
+        (DeepKMeans, {"distance": lambda z, centers: torch.cdist(z, centers)}),
+        (DeepKMeans, {"reconstruction": lambda x, y: (x - y).abs().sum(1)}),
+    ],
+)
+def test_the_rest_runs_as_it_is(method, settings, data):
+    estimator = method(4, **{**COMMON, **settings})
+    model = estimator.build_model(estimator.build_autoencoder(data), len(data))
+    assert model.kind() is None
+
+
+def test_drawn_noise_is_each_runs_own(data):
+    estimator = CrossMetric(4, **COMMON)
+    model = estimator.build_model(estimator.build_autoencoder(data), len(data))
+    assert Pretraining(model, noise=0.3).kind() is None
+    assert Pretraining(model).kind() is not None
+
+
+def test_changed_rows_and_unchanged_ones_arrive_where_they_should(data, taken):
+    changed = Data(data.rows, CPU, 32, augment=lambda x: x + 0.1 * torch.randn_like(x))
+    build = lambda: [lane(CrossMetric, {}, seed, changed) for seed in range(2)]  # noqa: E731
+    alone = learn(build(), stack=False)
+    same(learn(build(), stack=True), alone)
+    assert taken
+
+
+def test_batches_of_another_size_are_another_stack(data):
+    other = Data(data.rows, CPU, 48)
+    kinds = set()
+    for rows in (data, other):
+        _, each = lane(CrossMetric, {}, 0, rows)
+        each.advance()
+        kinds.add(likeness(each.stage))
+    assert len(kinds) == 2
+    assert None not in kinds
