@@ -23,7 +23,7 @@ def _labels(model: ClusterModel, data: Data) -> torch.Tensor:
     return data.map(lambda x: model.clusters.logits(model.embed(x).double()).argmax(1))
 
 
-SIDE_BY_SIDE = 8  # runs at most: more would wait for memory
+SIDE_BY_SIDE = 32  # runs at most: more would wait for memory
 PARALLEL = ("cuda",)  # kinds of device where that is faster than one after the other
 
 

@@ -17,6 +17,7 @@ from ..nn.parallel import totals
 from .distributed import ALONE, Processes
 
 CHUNK = 1024  # rows answered at a time
+MANY_VALUES = 2**23  # on a GPU up to eight times as many rows, where they have no more values than that together
 BLOCK = 2**19  # bytes read in one go, where rows lie on a disk
 WINDOW = 128
 FEWEST = 16  # below this, matrix kernels change and a row's last bits would depend on its company
@@ -192,6 +193,8 @@ class Data:
                 f"{among.size} processes cannot share batches of {self.batch_size} rows, out of {n}: "
                 f"{among.size - self.batch_size} of them would have no rows. Start fewer, or give a larger batch_size."
             )
+        values = max(1, math.prod(rows.row_shape))
+        self.chunk = CHUNK if device.type == "cpu" else max(CHUNK, min(8 * CHUNK, MANY_VALUES // values))
         self.slot = among.part(self.batch_size)
         self.own = self._rows_of(self.slot)
 
@@ -283,8 +286,8 @@ class Data:
     def parts(self, fn: Callable[[Tensor], Tensor], index: Tensor | None = None) -> Iterator[Tensor]:
         """fn over this process's rows, or over those at `index`, a chunk at a time."""
         places = self.own if index is None else range(len(index))
-        for start in places[::CHUNK]:
-            stop = min(start + CHUNK, places.stop)
+        for start in places[:: self.chunk]:
+            stop = min(start + self.chunk, places.stop)
             x = self.block(start, stop) if index is None else self.take_checked(index[start:stop])
             missing = max(0, FEWEST - len(x))
             padded = torch.cat([x, x[:1].expand(missing, *x.shape[1:])]) if missing else x

@@ -142,11 +142,12 @@ def make_optimizer(model: Trainable, wish: str | Callable[..., Optimizer], lr: f
     if isinstance(wish, str):
         kind, usual = OPTIMIZERS[wish]
         wish = partial(kind, lr=usual if lr is None else lr)
-    return _at_once(wish)(parameters)
+    return _at_once(wish, on_gpu=all(p.is_cuda for p in parameters))(parameters)
 
 
-def _at_once(build: Callable[..., Optimizer]) -> Callable[..., Optimizer]:
-    """Adam as one kernel for all parameters, where the caller does not say how it is to be run."""
+def _at_once(build: Callable[..., Optimizer], on_gpu: bool) -> Callable[..., Optimizer]:
+    """Adam, and on a GPU SGD, as one kernel for all parameters, where the caller does not say how it is to be run."""
     kind, said = (build.func, build.keywords) if isinstance(build, partial) else (build, {})
     free = said.keys().isdisjoint(("fused", "foreach", "differentiable"))
-    return partial(build, fused=True) if free and kind in (torch.optim.Adam, torch.optim.AdamW) else build
+    known = kind in (torch.optim.Adam, torch.optim.AdamW) or (on_gpu and kind is torch.optim.SGD)
+    return partial(build, fused=True) if free and known else build
