@@ -69,7 +69,7 @@ def test_the_rows_of_cross_metric():
     three = {(row.spec.data, row.label): row.spec for row in find("cross-metric/table3").rows}
     assert three["mnist", "HOT"].settings["metric"] == "correlation"
     assert three["mnist", "HOE, CNN"].settings["network"] == "conv-pool"
-    assert three["mnist-test", "HIT"].settings["epochs"] == 1500
+    assert three["mnist-test", "HIT"].settings["epochs"] == 300
     six = find("cross-metric/table6").rows
     assert six[0].spec.key == three["mnist", "HOMO"].key  # one run serves both tables
     assert six[1].spec.settings == {**six[0].spec.settings, "inference": "target"}
@@ -129,6 +129,13 @@ def test_a_part_of_a_table():
         ("FCM, CNN features", "cifar10"),
     ]
     assert [row.spec.data for row in find("tell/table1").only(["mnist: TELL, CNN"]).rows] == ["mnist"]
+    assert [row.label for row in find("cross-metric/table3").only(["mnist: hoe"]).rows] == ["HOE"]
+    assert [row.label for row in find("cross-metric/table3").only(["mnist: ho"]).rows] == [
+        "HOMO",
+        "HOE",
+        "HOT",
+        "HOE, CNN",
+    ]
     with pytest.raises(ValueError, match=r"No row of tell/table1 has 'xyz' in it. There are: mnist: TELL, CNN; "):
         find("tell/table1").only(["xyz"])
 

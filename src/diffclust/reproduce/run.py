@@ -3,9 +3,9 @@
 import platform
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from itertools import count, islice
+from itertools import count, groupby, islice
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -68,7 +68,8 @@ class Runner:
     """checkpoint: folder for what is begun and not finished, and for embeddings and starts that several rows share.
     say: called with a line for each finished run.
 
-    On a GPU the runs of a row learn side by side, each as it would alone.
+    On a GPU the runs of a row learn side by side, each as it would alone, and with them those of the rows that follow,
+    where all begin alike.
     """
 
     records: Records
@@ -86,30 +87,32 @@ class Runner:
         """Bring every row to `seeds` runs; with `search`, also those whose λ validation labels choose. False: the time
         was over before."""
         try:
-            for row in table.rows:
-                if row.spec is None:
-                    continue
-                self._complete(table, self._lacking(table, row.spec, row.wanted(seeds), row.label))
-                if search and row.weights:
-                    self._search(row, row.wanted(seeds), table)
+            for _, rows in groupby([row for row in table.rows if row.spec is not None], _alike):
+                party = list(rows)
+                self._complete(table, [job for row in party for job in self._lacking(table, row, seeds)])
+                for row in party if search else ():
+                    if row.weights:
+                        self._search(row, seeds, table)
         except OutOfTime:
             return False
         return True
 
     def _search(self, row: Row, seeds: int, table: Table) -> None:
-        tried = [self._lacking(table, spec, SEARCH_SEEDS, named(row.label, spec)) for spec in candidates(row)]
-        self._complete(table, [job for jobs in tried for job in jobs])
+        tried = [replace(row, spec=spec, label=named(row.label, spec)) for spec in candidates(row)]
+        self._complete(table, [job for each in tried for job in self._lacking(table, each, SEARCH_SEEDS)])
         choice = chosen(row, self.records, table.numbers(SEARCH_SEEDS))
         if choice is not None:
             label = f"{named(row.label, choice)} by validation labels"
-            self._complete(table, self._lacking(table, choice, seeds, label))
+            self._complete(table, self._lacking(table, replace(row, spec=choice, label=label), seeds))
 
-    def _lacking(self, table: Table, spec: Spec, seeds: int, label: str) -> list[Job]:
-        authors = table.numbers(seeds) if table.random_states else []
-        done = [run for run in self.records.of(spec) if not authors or run.seed in authors]
+    def _lacking(self, table: Table, row: Row, seeds: int) -> list[Job]:
+        assert row.spec is not None
+        wanted = row.wanted(seeds)
+        authors = table.numbers(wanted) if table.random_states else []
+        done = [run for run in self.records.of(row.spec) if not authors or run.seed in authors]
         used = {run.seed for run in done}
         fresh = (seed for seed in authors or count() if seed not in used)
-        return [Job(spec, seed, label) for seed in islice(fresh, max(0, seeds - len(done)))]
+        return [Job(row.spec, seed, row.label) for seed in islice(fresh, max(0, wanted - len(done)))]
 
     def _complete(self, table: Table, jobs: list[Job]) -> None:
         """Jobs on one data set, as many at once as the device takes."""
@@ -132,7 +135,7 @@ class Runner:
                 self.say(f"{job.spec.data}: {job.label}, seed {job.seed}: {figures}, {outcome.place['seconds']} s")
 
     def _outcomes(self, jobs: list[Job], X: Any, y: Any) -> Iterator[tuple[Job, Outcome]]:
-        """Of runs of one kind: jobs of a row differ in seed and λ alone."""
+        """Of runs of one kind: of a row, or of rows that begin alike."""
         kind = jobs[0].spec
         samples = [X] * len(jobs)
         if kind.features is not None:
@@ -229,11 +232,11 @@ class Runner:
 
     def _starts(self, jobs: Sequence[Job], X: Any, y: Any) -> list[Any]:
         """What others begin with, trained once for each seed: from its folder, so that all have the very same."""
-        places = {job.seed: (job, self.checkpoint / f"{job.spec.key}-{job.seed}") for job in jobs}
-        new = [place for place in places.values() if not (place[1] / SUMS).exists()]
-        for estimator, (_, folder) in zip(self._learnt([job for job, _ in new], X, y), new, strict=True):
+        places = [self.checkpoint / f"{job.spec.key}-{job.seed}" for job in jobs]
+        new = {place: job for place, job in zip(places, jobs, strict=True) if not (place / SUMS).exists()}
+        for estimator, folder in zip(self._learnt(list(new.values()), X, y), new, strict=True):
             estimator.save(folder)
-        return [load_estimator(places[job.seed][1], device=self.device) for job in jobs]
+        return [load_estimator(place, device=self.device) for place in places]
 
     def _read(self, jobs: Sequence[Job], X: Any, y: Any) -> list[Any]:
         """Models of other rows, with the labels that they give by these settings."""
@@ -259,6 +262,12 @@ class Runner:
 
     def _learnt(self, new: Sequence[Job], X: Any, y: Any) -> list[Any]:
         return self._fit(new, [X] * len(new), y) if new else []
+
+
+def _alike(row: Row) -> Any:
+    """Rows that follow one another and have the same can run at once: they begin with the same networks."""
+    spec = row.spec
+    return (spec.begins.key, spec.shared) if spec and spec.begins and not spec.reads else id(row)
 
 
 @lru_cache(maxsize=1)

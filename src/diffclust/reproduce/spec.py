@@ -200,12 +200,14 @@ class Table:
         return list(islice(chain(self.random_states, count()), seeds))
 
     def only(self, wanted: Sequence[str]) -> "Table":
-        """The rows that one of the texts is part of, as in "mnist: TELL, CNN"; without the other published lines."""
+        """The rows that one of the texts is part of, as in "mnist: TELL, CNN"; without the other published lines. Where
+        a text is a row's whole name, that row alone."""
         names = [f"{row.spec.where}: {row.label}" if row.spec else row.label for row in self.rows]
+        known, texts = {name.lower() for name in names}, [text.lower() for text in wanted]
         kept = tuple(
             row
-            for row, name in zip(self.rows, names, strict=True)
-            if any(text.lower() in name.lower() for text in wanted)
+            for row, name in zip(self.rows, map(str.lower, names), strict=True)
+            if any(text == name if text in known else text in name for text in texts)
         )
         if not kept:
             said = ", ".join(map(repr, wanted))
