@@ -7,7 +7,7 @@
 Studies: gradients (HOMO and HOE; nothing, the target or the prediction detached), metrics (all four, angles seen from
 the mean or from zero), spread (distances as they are, or multiplied), matched (the target's power raised until it is as
 decided as the prediction, or not), rates (1e-2 to 1e-6), pretraining (for how many epochs), divergences, units (values
-brought to the network's units, or less their means as in the paper), and the paper's Figures 4 to 6 with HOE: noise,
+as they are, brought to the network's units, or less their means), and the paper's Figures 4 to 6 with HOE: noise,
 decay, size.
 
 Within a seed all settings begin with one denoising autoencoder and its k-means centres, whose accuracy is in the same
@@ -36,6 +36,7 @@ from scipy.spatial.distance import cdist, pdist
 import diffclust
 from diffclust import CrossMetric, fit_together
 from diffclust.datasets import load
+from diffclust.engine.runtime import choose_device
 from diffclust.metrics import accuracy, ari, nmi, pair_precision
 from diffclust.nn.ops import METRICS
 
@@ -54,7 +55,7 @@ STUDIES: dict[str, list[dict[str, Any]]] = {
     "rates": [{"metric": m, "lr": float(f"1e-{p}")} for m in BOTH for p in range(2, 7)],
     "pretraining": [{"metric": m, "pretrain_epochs": n} for n in (10, 20, 50, 100, 300) for m in BOTH],
     "divergences": [{"metric": m, "divergence": d} for m in BOTH for d in ("kl", "jensen-shannon", "hellinger")],
-    "units": [{"metric": "euclidean", "detach": "prediction", "rescale": r} for r in (True, "mean")],
+    "units": [{"metric": m, "rescale": r} for m in BOTH for r in (True, False, "mean")],
     "noise": [{"metric": "cosine", "noise": p / 10} for p in (2, 3, 4, 6, 8, 10)],
     "decay": [{"metric": "cosine", "decay": p / 10} for p in (1, 3, 5, 7, 9, 10)],
     "size": [{"metric": "cosine", "embedding_dim": d} for d in (5, 10, 20, 50, 100)],
@@ -104,24 +105,25 @@ def start_of(data: str, seed: int, change: dict[str, Any], options: Any) -> Cros
     return CrossMetric(**kept)
 
 
-def run(X: Any, y: Any, data: str, seed: int, wanted: list[tuple[str, dict[str, Any]]], options: Any) -> list[Any]:
-    """Rows of the CSV: the settings of one seed, which on a GPU learn side by side."""
-    networks = {describe(start): start for _, c in wanted if (start := start_of(data, seed, c, options))}
+def run(X: Any, y: Any, data: str, wanted: list[tuple[str, dict[str, Any], int]], options: Any) -> list[Any]:
+    """Rows of the CSV: studies, settings and seeds, which on a GPU learn side by side."""
+    every = [start_of(data, seed, change, options) for _, change, seed in wanted]
+    networks = {describe(start): start for start in every}
     fit_together(list(networks.values()), X)
-    starts = [networks[describe(start_of(data, seed, change, options))] for _, change in wanted]
+    starts = [networks[describe(start)] for start in every]
 
-    def build(start: CrossMetric, change: dict[str, Any], **more: Any) -> CrossMetric:
+    def build(start: CrossMetric, change: dict[str, Any], seed: int, **more: Any) -> CrossMetric:
         begin = {"network": start.model_.autoencoder, "init": start.cluster_centers_, "pretrain_epochs": 0}
         return CrossMetric(**{**settings(data, seed, options), **change, **begin, **more})
 
-    pairs = list(zip(starts, (change for _, change in wanted), strict=True))
-    before = fit_together([build(*pair, epochs=0) for pair in pairs], X)
+    each = [(start, change, seed) for start, (_, change, seed) in zip(starts, wanted, strict=True)]
+    before = fit_together([build(*run, epochs=0) for run in each], X)
     began = time.perf_counter()
-    after = fit_together([build(*pair) for pair in pairs], X)
+    after = fit_together([build(*run) for run in each], X)
     seconds = (time.perf_counter() - began) / len(wanted)
     return [
         line(X, y, (study, data, seed), change, fits, seconds, options)
-        for (study, change), *fits in zip(wanted, starts, before, after, strict=True)
+        for (study, change, seed), *fits in zip(wanted, starts, before, after, strict=True)
     ]
 
 
@@ -197,13 +199,15 @@ def main() -> None:
     for data in () if options.show else options.data:
         X, y = load(data)
         X = X.toarray() if hasattr(X, "toarray") else X
-        for seed in range(options.seeds):
+        cuda = choose_device(options.device).type == "cuda"
+        for seeds in [range(options.seeds)] if cuda else [range(seed, seed + 1) for seed in range(options.seeds)]:
             wanted = []
             for study, change in [(name, change) for name in options.study for change in STUDIES[name]]:
-                known = (study, data, json.dumps(change), seed, pretrain_epochs(change, options), options.epochs)
-                if tuple(map(str, known)) not in done:
-                    wanted.append((study, change))
-            for row in run(X, np.asarray(y), data, seed, wanted, options) if wanted else []:
+                for seed in seeds:
+                    known = (study, data, json.dumps(change), seed, pretrain_epochs(change, options), options.epochs)
+                    if tuple(map(str, known)) not in done:
+                        wanted.append((study, change, seed))
+            for row in run(X, np.asarray(y), data, wanted, options) if wanted else []:
                 sheet.append(options.out, FIELDS, [row])
                 rows.append({name: str(value) for name, value in row.items()})
                 print(*(row[name] for name in FIELDS[:7]), row["start_acc"], row["seconds"], flush=True)

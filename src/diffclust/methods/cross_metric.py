@@ -155,7 +155,8 @@ class CrossMetric(AutoencoderClusterer):
     pretrained with Adam. `predict_proba` gives P₁ itself, or P₂ as `inference` says; with two clusters P₁ is all or
     nothing. `CrossMetric.paper("mnist", metric="cosine")` has the paper's settings, but for what it does not say or our
     copy does not show: the learning rate, its weight decay (none here) and how long the autoencoder is trained (50
-    epochs here, as in Deep k-Means, whose network is the same), and for `spread`, without which angles lose clusters.
+    epochs here, as in Deep k-Means, whose network is the same), for `spread`, without which angles lose clusters, and
+    for the mean it takes off the data: pixels are as they are here, since HOMO loses with that of each pixel gone.
 
     metric: of the target P₂: "euclidean" (HOMO), "cosine" (HOE), "correlation" (HOT), "cityblock" (HIT), or several
         of them, for a loss over all pairs of assignments.
@@ -211,7 +212,7 @@ class CrossMetric(AutoencoderClusterer):
             k,
             network=network,
             embedding_dim=embedding_dim,
-            rescale="mean",
+            rescale=False,
             pretrain_epochs=50,
             epochs=epochs,
             optimizer=optimizer,
