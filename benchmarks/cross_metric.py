@@ -4,11 +4,11 @@
     python benchmarks/cross_metric.py --study rates --data mnist-test --seeds 2 --device cuda
     python benchmarks/cross_metric.py --show
 
-Studies: gradients (HOMO and HOE; nothing, the target or the prediction detached), metrics (all four, angles seen from
-the mean or from zero), spread (distances as they are, or multiplied), matched (the target's power raised until it is as
-decided as the prediction, or not), rates (1e-2 to 1e-6), pretraining (for how many epochs), divergences, units (values
-as they are, brought to the network's units, or less their means), and the paper's Figures 4 to 6 with HOE: noise,
-decay, size.
+Studies: gradients (HOMO and HOE; nothing, the target or the prediction detached), variants (all four), metrics (also
+with angles seen from zero, and two at once), spread (distances as they are, or multiplied), matched (the target's power
+raised until it is as decided as the prediction, or not), rates (1e-2 to 1e-6), pretraining (for how many epochs),
+divergences, units (values as they are, brought to the network's units, or less their means), and the paper's Figures 4
+to 6 with HOE: noise, decay, size.
 
 Within a seed all settings begin with one denoising autoencoder and its k-means centres, whose accuracy is in the same
 row, by the nearest centre and by P₁; where a setting is the network's, with one of its own. No early stop, so that all
@@ -44,6 +44,7 @@ HERE = Path(__file__).parent
 BOTH = ("euclidean", "cosine")
 STUDIES: dict[str, list[dict[str, Any]]] = {
     "gradients": [{"metric": m, "detach": d} for m in BOTH for d in ("none", "target", "prediction")],
+    "variants": [{"metric": m} for m in METRICS],
     "metrics": [
         {"metric": "euclidean"},
         {"metric": "cityblock"},

@@ -8,7 +8,6 @@ from diffclust.engine.capture import Steps
 from diffclust.engine.data import Data, TensorRows
 from diffclust.engine.lanes import Lane, side_by_side
 from diffclust.engine.loop import training
-from diffclust.engine.model import Pretraining
 from diffclust.engine.runtime import Randomness, seeded
 from diffclust.engine.stack import Stack, likeness
 
@@ -120,11 +119,31 @@ def test_the_rest_runs_as_it_is(method, settings, data):
     assert model.kind() is None
 
 
-def test_drawn_noise_is_each_runs_own(data):
-    estimator = CrossMetric(4, **COMMON)
-    model = estimator.build_model(estimator.build_autoencoder(data), len(data))
-    assert Pretraining(model, noise=0.3).kind() is None
-    assert Pretraining(model).kind() is not None
+def test_drawn_noise_is_each_runs_own(data, taken):
+    noises = (0.0, 0.3, 0.3, 0.6)
+    build = lambda: [  # noqa: E731
+        lane(CrossMetric, {"noise": p}, seed, data, pretraining=True) for seed, p in enumerate(noises)
+    ]
+    alone = learn(build(), stack=False)
+    same(learn(build(), stack=True), alone)
+    assert taken == [4] * 6
+
+
+def test_units_of_another_shape_are_another_stack(data, taken):
+    units = (True, False, "mean", False)  # one number, or one a feature
+    build = lambda: [lane(CrossMetric, {"rescale": r}, n, data) for n, r in enumerate(units)]  # noqa: E731
+    alone = learn(build(), stack=False)
+    same(learn(build(), stack=True), alone)
+    assert set(taken) == {2}
+
+
+def test_who_has_left_keeps_nothing_of_the_others(data):
+    lanes = [lane(IDEC, {}, seed, data) for seed in range(3)]
+    learn(lanes, stack=True)
+    for model, _ in lanes:
+        for tensor in (*model.parameters(), *model.buffers()):
+            assert tensor.untyped_storage().nbytes() == tensor.nbytes
+            assert tensor.grad is None
 
 
 def test_changed_rows_and_unchanged_ones_arrive_where_they_should(data, taken):

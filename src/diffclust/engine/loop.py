@@ -129,6 +129,7 @@ class Stage:
         self.totals: dict[Hashable, dict[str, Tensor]] = {}  # a regime's sums of its loss terms over an epoch
         self.kept: list[Any] = [None] * len(self.callbacks)
         self.taken = 0  # steps of this phase
+        self.stacked = False  # whether the model's tensors are parts of others, shared with other runs
         self._keep_counts_on_the_device()
 
     def _keep_counts_on_the_device(self) -> None:
@@ -158,7 +159,7 @@ class Stage:
         return self.model.interval is not None and self.taken % self.model.interval == 0
 
     def step(self) -> None:
-        batch = self.feed.batch()
+        batch = self.model.prepare(self.feed.batch())
         with autocast(self.data.device, self.precision), allowed(self.long and self.data.among.alone), shared_norms():
             losses = self.data.portion(self.model.loss(batch))
             objective = torch.stack(list(losses.values())).sum()
@@ -226,6 +227,14 @@ class Stage:
         set_random_states(state["random"], self.data.device)
 
 
+@torch.no_grad()
+def _leave_stack(model: Trainable) -> None:
+    """Tensors of its own for parts of common ones, so that it keeps nobody else's in memory."""
+    for _, tensor in itertools.chain(model.named_parameters(), model.named_buffers()):
+        tensor.grad = None
+        tensor.data = tensor.clone()
+
+
 Training = Generator[Stage, None, list[Record]]
 
 
@@ -287,6 +296,8 @@ def training(
         model.report("interrupted", f"Stopped by the user in epoch {len(history)} of {epochs} of {phase}.")
     if not last_good.is_finite():
         last_good.restore(phase, len(history))
+    if stage.stacked:
+        _leave_stack(model)
     model.eval()
     if history:
         settle_batch_norm(model, data)

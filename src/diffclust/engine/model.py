@@ -52,6 +52,10 @@ class Trainable(nn.Module, ABC):
         self.reports = [Report(*report) for report in memory["reports"]]
         self.finished = memory["finished"]
 
+    def prepare(self, batch: Batch) -> Batch:
+        """What `loss` sees of a batch; here random numbers may be drawn."""
+        return batch
+
     @abstractmethod
     def loss(self, batch: Batch) -> Losses: ...
 
@@ -160,19 +164,20 @@ class Pretraining(Trainable):
         self.noise = noise
         self.values = model.autoencoder.n_values if summed else 1
 
-    def loss(self, batch: Batch) -> Losses:
+    def prepare(self, batch: Batch) -> Batch:
         x = batch.x
-        if self.noise:  # a hidden value is zero in the network's units
-            shift = self.model.autoencoder.shift
-            seen = torch.where(torch.rand_like(x) >= self.noise, x, shift)
-        else:
-            seen = x
-        z = self.model.embed(seen)
-        return {"reconstruction": self.values * self.model.autoencoder.reconstruction_loss(x, z)}
+        if not self.noise:
+            return Batch(x, x, batch.index)
+        seen = torch.rand_like(x) >= self.noise
+        return Batch(torch.where(seen, x, self.model.autoencoder.shift), x, batch.index)  # hidden: the network's zero
+
+    def loss(self, batch: Batch) -> Losses:
+        z = self.model.embed(batch.x)
+        return {"reconstruction": self.values * self.model.autoencoder.reconstruction_loss(batch.clean, z)}
 
     def kind(self) -> Hashable | None:
         network = self.model.network_kind()
-        return None if self.noise else network and (network, self.model.clusters.sphere, self.values)
+        return network and (network, self.model.clusters.sphere, self.values)
 
     def reconstruct(self, x: Tensor) -> Tensor:
         return self.model.reconstruct(x)

@@ -5,7 +5,8 @@ weights and buffers of all runs lie in common tensors, one beside the other, and
 a kernel works on all of them. A model holds views of its part, so that whatever else is done to it is done as ever.
 """
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
+from itertools import chain
 from typing import Any
 
 import torch
@@ -27,7 +28,12 @@ def likeness(stage: Stage) -> Hashable | None:
     if kind is None or stage.optimizer is None or not data.among.alone:
         return None
     sizes = data.steps, data.batch_size, data.row_shape
-    return type(stage.model), kind, sizes, stage.model.regime, stage.precision, data.augment is None
+    tensors = tuple((name, t.shape, t.dtype, t.requires_grad) for name, t in _tensors(stage.model))
+    return type(stage.model), kind, sizes, tensors, stage.model.regime, stage.precision
+
+
+def _tensors(model: Trainable) -> Iterator[tuple[str, Tensor]]:
+    return chain(model.named_parameters(), model.named_buffers())
 
 
 class _Loss(nn.Module):
@@ -48,6 +54,8 @@ class Stack:
         self.first = modules[0]
         self.weights = _join([dict(module.named_parameters()) for module in modules])
         self.buffers = _join([dict(module.named_buffers()) for module in modules])
+        for stage, _ in party:
+            stage.stacked = True
 
     def _losses(self, weights: dict[str, Tensor], buffers: dict[str, Tensor], *batch: Any) -> Losses:
         return functional_call(self.first, {**weights, **buffers}, batch)
@@ -56,7 +64,7 @@ class Stack:
         batches = []
         for stage, randomness in self.party:
             with randomness.borrowed():
-                batches.append(stage.feed.batch())
+                batches.append(stage.model.prepare(stage.feed.batch()))
         x, index = torch.stack([batch.x for batch in batches]), torch.stack([batch.index for batch in batches])
         changed = any(batch.x is not batch.clean for batch in batches)
         clean = torch.stack([batch.clean for batch in batches]) if changed else None
