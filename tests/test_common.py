@@ -476,6 +476,7 @@ BAD_SETTINGS = {
     "center_step": [(-1.0, ValueError), (2.0, ValueError)],
     "dropout": [(1.5, ValueError)],
     "checkpoint_every": [(0, ValueError)],
+    "callbacks": [(print, TypeError), (None, TypeError), ([print, 3], TypeError)],
     "n_clusters": [(0, ValueError), (-2, ValueError), (2.5, TypeError), ("3", TypeError), (True, TypeError)],
     "n_init": [(0, ValueError), (None, TypeError)],
     "epochs": [(-1, ValueError), (1.5, TypeError), ("many", TypeError)],

@@ -132,6 +132,12 @@ def test_a_wrong_setting_shows_before_anything_is_trained(blobs, parties):
         fit_together([TELL(3, **SHORT)], blobs[0][:2])
 
 
+@pytest.mark.parametrize("wrong", [TELL(3), [TELL], ["tell"], np.zeros((3, 2))])
+def test_what_is_no_list_of_estimators_is_refused(wrong, blobs):
+    with pytest.raises(TypeError, match="a list of estimators"):
+        fit_together(wrong, blobs[0])
+
+
 def test_what_cannot_be_kept_apart_is_refused(blobs, tmp_path):
     estimator = TELL(3, **SHORT)
     with pytest.raises(ValueError, match="twice"):

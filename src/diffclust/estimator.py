@@ -448,6 +448,8 @@ class PrototypeClusterer(
             raise ValueError(f"lr={self.lr!r} should be None or a number > 0.")
         if not isinstance(self.network, (str, nn.Module)):
             raise TypeError(f"network={self.network!r} should be a name or a module with encode and decode.")
+        if not isinstance(self.callbacks, Sequence) or not all(callable(each) for each in self.callbacks):
+            raise TypeError(f"callbacks={self.callbacks!r} should be a list of functions of a Progress.")
         choose_precision(self.precision, torch.device("cpu"))
         for name, allowed in self.choices.items():
             value = getattr(self, name)

@@ -16,11 +16,13 @@ E = TypeVar("E")
 
 
 def fit_together(estimators: Sequence[E], X: Any) -> list[E]:
-    """Fit every estimator to the same samples. On a GPU they learn side by side, as restarts do, up to eight at a time:
-    each ends as it would alone. Elsewhere they are fitted one after the other.
+    """Fit every estimator to the same samples. On a GPU they learn side by side, as restarts do, up to 32 at a time:
+    each ends as it would alone, up to rounding. Elsewhere they are fitted one after the other.
 
         models = fit_together([TELL(10, weight=w, random_state=0) for w in (0.01, 0.1, 1)], X)
     """
+    if hasattr(estimators, "fit") or any(isinstance(each, type) or not hasattr(each, "fit") for each in estimators):
+        raise TypeError("fit_together takes a list of estimators, and then the samples: fit_together([a, b], X).")
     return fit_each([(estimator, X) for estimator in estimators])
 
 

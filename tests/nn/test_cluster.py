@@ -514,6 +514,19 @@ def test_rows_that_are_not_finite_place_no_centres(place, how, bad):
     assert torch.equal(layer.weight, before)
 
 
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("how", ["random", "k-means++", "k-means"])
+def test_fewer_rows_than_clusters_place_no_centres(place, how):
+    with pytest.raises(ValueError, match="2 rows cannot make n_clusters=3"):
+        ClusterLayer(3, 2, **place).place(torch.randn(2, 2), how)
+
+
+@pytest.mark.parametrize("shape", [(1, 2), (2,), (4, 2), (3, 3)])
+def test_centres_of_another_shape_are_refused(shape):
+    with pytest.raises(ValueError, match=r"expected \(3, 2\)"):
+        ClusterLayer(3, 2).set_centers(torch.zeros(shape))
+
+
 def test_a_distance_of_ones_own_is_what_the_loss_adds_up():
     """mean_i Σ_j I_ij f(x_i, Ω_j), however far from the origin."""
     x = torch.randn(30, 2, generator=torch.Generator().manual_seed(0)) + 10

@@ -304,6 +304,14 @@ def test_bad_input_is_named():
         smallest_eigenvectors(lambda y: y, 2)
     with pytest.raises(ValueError, match="2 columns, expected k=3"):
         smallest_eigenvectors(L, 3, start=torch.eye(4)[:, :2])
+    for start in (2 * torch.eye(4)[:, :2], torch.ones(4, 2), torch.full((4, 2), float("nan"))):
+        with pytest.raises(ValueError, match="orthonormal columns"):
+            smallest_eigenvectors(L, start=start)
+    for bad in (float("nan"), float("inf")):
+        with pytest.raises(ValueError, match="NaN or infinity"):
+            smallest_eigenvectors(torch.full((4, 4), bad), 2)
+        with pytest.raises(ValueError, match="NaN or infinity"):
+            top_singular_vectors(torch.full((4, 4), bad), 2)
     with pytest.raises(ValueError, match="cap=0"):
         EigenvectorLayer(2, cap=0)
 

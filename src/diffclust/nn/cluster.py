@@ -72,6 +72,9 @@ class ClusterLayer(nn.Module):
 
     @torch.no_grad()
     def set_centers(self, centers: Tensor) -> None:
+        if centers.shape != self.weight.shape:
+            said, wanted = tuple(centers.shape), tuple(self.weight.shape)
+            raise ValueError(f"The centres have shape {said}: expected {wanted}, one row for each of the clusters.")
         self.weight.copy_(2 * self.alpha * centers)
         if self.bias is not None:
             self.bias.copy_(-self.alpha * centers.square().sum(1))
@@ -84,6 +87,8 @@ class ClusterLayer(nn.Module):
         if not bool(z.isfinite().all()):
             raise ValueError("The rows contain NaN or infinity: no centres can be placed on them.")
         z = self.normalize(z)
+        if len(z) < self.n_clusters:
+            raise ValueError(f"{len(z)} rows cannot make n_clusters={self.n_clusters} clusters.")
         if how == "k-means":
             # a poor start is never undone later, and thirty tries on a few rows cost next to nothing
             self.set_centers(kmeans(z, self.n_clusters, n_init=30 if len(z) <= 10_000 else 10).centers)

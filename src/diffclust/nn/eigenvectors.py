@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 Operator = Callable[[Tensor], Tensor]  # Y (..., n, k) -> L Y
 
+SKEWED = 1e-2  # of YᵀY from the identity: from there on Y is not orthonormal any more, and steps leave the manifold
 CAP = 0.8  # |tP| for which a step of order 2 is sure to stay near the manifold (SSCNet, proposition 2)
 CHECK = 8  # iterations between looks at the residual, each of which waits for the device
 
@@ -169,6 +170,10 @@ def smallest_eigenvectors(
         start = start.expand(*laplacian.shape[:-2], n, k)
     elif k is not None and start.shape[-1] != k:
         raise ValueError(f"start has {start.shape[-1]} columns, expected k={k}.")
+    else:
+        off = start.mT @ start - torch.eye(start.shape[-1], dtype=start.dtype, device=start.device)
+        if not bool(off.abs().max() < SKEWED):
+            raise ValueError("start should have orthonormal columns, and finite numbers: torch.linalg.qr(start).Q has.")
     y = _descend(apply, start, max_iter, tolerance, cayley_coefficients(order))
     with torch.no_grad():
         inner = y.mT @ apply(y)
@@ -181,6 +186,8 @@ def _descend(apply: Operator, y: Tensor, max_iter: int, tolerance: float, coeffi
     h = last = y.new_zeros(())  # direction and gradient of the step before
     ly = apply(y)
     scale = _length(ly)
+    if not bool(scale.isfinite().all()):
+        raise ValueError("The matrix contains NaN or infinity.")
     for i in range(max_iter):
         gradient = 2 * (ly - y @ (y.mT @ ly))  # on the manifold
         if i % CHECK == 0 and bool((_length(gradient) <= 2 * tolerance * scale).all()):
