@@ -185,6 +185,18 @@ def test_a_kink_needs_more_points_and_the_error_says_what_is_left():
     assert integrated_gradients(step, x, zero).error[0] == pytest.approx(1)
 
 
+def test_what_more_points_do_not_help_is_left_as_it_is():
+    seen = []
+
+    def jump(s, i):
+        seen.append(len(s))
+        return (s.sum(1) > 0.717).float() + 0.5 * s.sum(1)
+
+    found = integrated_gradients(jump, torch.ones(1, 3) / 2, torch.zeros(1, 3))
+    assert found.error[0] > 0.3
+    assert sum(seen) < 1000  # of 8,160 in all
+
+
 def test_completeness_on_digits(explained):
     assert max(e.completeness_error for e in explained) < 0.01
     for e in explained:

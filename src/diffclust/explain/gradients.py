@@ -3,7 +3,7 @@
     a_i = (x_i - x⁰_i) ∫₀¹ ∂F/∂x_i (x⁰ + t (x - x⁰)) dt,      Σ_i a_i = F(x) - F(x⁰)
 
 The integral is a Gauss-Legendre sum over equal panels. What is missing in the last equation is the completeness
-error; rows where it is large are done again with more panels.
+error; rows where it is large are done again with more panels, as long as that helps. It does not where F jumps.
 """
 
 from collections.abc import Callable
@@ -16,6 +16,8 @@ from torch import Tensor
 PANEL = 32  # points of a panel
 PANELS = (1, 2, 4, 8, 16, 32, 64, 128)  # tried in turn
 TOLERANCE = 0.005  # completeness error with which a row is done
+STALLED = 0.8  # of the error before: what is left of it where twice the panels were no help
+PATIENCE = 3  # how often that may be, one time after the other
 CHUNK = 2048  # samples the network sees at a time
 
 Target = Callable[[Tensor, Tensor], Tensor]  # samples (b, ...) and their row numbers (b,) -> F (b,)
@@ -35,14 +37,17 @@ def integrated_gradients(target: Target, x: Tensor, baseline: Tensor, tolerance:
         start, end = target(baseline, rows).double(), target(x, rows).double()
     values = torch.zeros_like(x, dtype=torch.float64)
     error = torch.full((len(x),), float("inf"), dtype=torch.float64, device=x.device)
+    stalls = torch.zeros_like(rows)
     for panels in PANELS:
-        todo = rows[error > tolerance]
+        todo = rows[(error > tolerance) & (stalls < PATIENCE)]
         if len(todo) == 0:
             break
         for part in todo.split(max(1, CHUNK // (PANEL * panels))):
             values[part] = _integrate(target, x[part], baseline[part], part, panels)
         gap = values[todo].flatten(1).sum(1) - (end - start)[todo]
-        error[todo] = gap.abs() / (end - start)[todo].abs().clamp_min(1e-12)
+        new = gap.abs() / (end - start)[todo].abs().clamp_min(1e-12)
+        stalls[todo] = torch.where(new > STALLED * error[todo], stalls[todo] + 1, 0)
+        error[todo] = new
     return Attribution(values, start, end, error)
 
 
