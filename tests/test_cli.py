@@ -472,7 +472,7 @@ def test_bad_data(refused, tmp_path, X, k, says):
     [
         ("x.csv", "a,b\n1,2\n3,nan\n", "NaN"),
         ("x.csv", "a,b\n1,2\n3,inf\n", "infinity"),
-        ("x.csv", "a,b\n1,2\n3,\n", "x.csv: could not convert string '' to float64"),
+        ("x.csv", "a,b\n1,2\n3,\n", "x.csv: row 1 (the first is 0), column 2 (the first is 1): missing"),
         ("x.csv", "a,colour\n1,red\n2,blue\n", "not numeric: 'colour'"),
         ("x.csv", "a,b\n", "x.csv: it is empty: 0 rows"),
         ("x.csv", "", "x.csv is empty: 0 bytes"),

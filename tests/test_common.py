@@ -471,6 +471,14 @@ def test_bad_width_at_predict(quick, blobs, digits):
         model.inverse_transform(np.zeros((2, 3)))
 
 
+def test_a_single_image_is_named(quick, digits):
+    model = quick(4).fit(digits[0])
+    for image in (digits[0][0], torch.as_tensor(digits[0][0])):
+        with pytest.raises(ValueError, match=r"\(8, 8\), which is one image: give several, or X\[None\]"):
+            model.predict(image)
+    assert model.predict(digits[0][:1]).shape == (1,)
+
+
 BAD_SETTINGS = {
     "weight": [(-1.0, ValueError), (float("nan"), ValueError), ("heavy", ValueError)],
     "center_step": [(-1.0, ValueError), (2.0, ValueError)],

@@ -6,6 +6,7 @@ Nothing here ever unpickles a file.
 import csv
 import gzip
 import json
+import re
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -210,7 +211,17 @@ def _read_csv(path: Path) -> Table:
     try:
         return _csv_table(path)
     except (ValueError, csv.Error) as error:  # also of bytes that are not UTF-8
-        raise ValueError(f"{path}: {error}") from error
+        raise ValueError(f"{path}: {_in_plain_words(str(error))}") from error
+
+
+def _in_plain_words(said: str) -> str:
+    """numpy's word on a cell that is no number, as the user would look for it."""
+    found = re.match(r"could not convert string '(.*)' to float64 at row (\d+), column (\d+)", said, re.DOTALL)
+    if found is None:
+        return said
+    cell, row, column = found[1], int(found[2]), found[3]
+    what = f"{cell!r} is no number" if cell.strip() else "missing: fill such cells, or leave their rows out"
+    return f"row {row} (the first is 0), column {column} (the first is 1): {what}."
 
 
 def _csv_table(path: Path) -> Table:

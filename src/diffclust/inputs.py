@@ -84,6 +84,8 @@ def read(estimator: Any, X: Any, *, fitting: bool) -> Given:
         X = X.dataset
     if isinstance(X, (str, os.PathLike)):
         X = _opened(Path(X))
+    if not fitting:
+        _check_single(estimator.shape_.row, X)
     if isinstance(X, Tensor):
         given = _read_tensor(estimator, X, fitting)
     elif isinstance(X, (IterableDataset, ParquetRows)):
@@ -113,6 +115,15 @@ def read(estimator: Any, X: Any, *, fitting: bool) -> Given:
         raise ValueError(f"X has samples of shape {given.shape.row}, but {name} was fitted on samples of shape {ours}.")
     given.attributes.update(n_features_in_=int(np.prod(given.shape.row)), shape_=given.shape)
     return given
+
+
+def _check_single(row: tuple[int, ...], X: Any) -> None:
+    """One image instead of several would be taken for rows, and their width refused."""
+    if len(row) == 3:
+        channels, *size = row
+        single = [tuple(size)] if channels == 1 else [row, (*size, channels)]
+        if tuple(getattr(X, "shape", ())) in single:
+            raise ValueError(f"X has shape {tuple(X.shape)}, which is one image: give several, or X[None].")
 
 
 def _check_names(estimator: Any, columns: list[str], fitting: bool) -> None:
