@@ -132,6 +132,11 @@ def test_a_wrong_setting_shows_before_anything_is_trained(blobs, parties):
         fit_together([TELL(3, **SHORT)], blobs[0][:2])
 
 
+def test_any_iterable_of_estimators_will_do(blobs):
+    models = fit_together((TELL(3, random_state=seed, **SHORT) for seed in range(2)), blobs[0])
+    assert [len(model.labels_) for model in models] == [len(blobs[0])] * 2
+
+
 @pytest.mark.parametrize("wrong", [TELL(3), [TELL], ["tell"], np.zeros((3, 2))])
 def test_what_is_no_list_of_estimators_is_refused(wrong, blobs):
     with pytest.raises(TypeError, match="a list of estimators"):

@@ -306,7 +306,7 @@ class PrototypeClusterer(
         return self._answer(X, self._probabilities)
 
     def predict_in_parts(self, X: Any) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Labels and probabilities, a thousand rows at a time and in order: for answers larger than memory."""
+        """Labels and probabilities, some thousand rows at a time and in order: for answers larger than memory."""
         check_is_fitted(self)
         data, model = self._ask(read(self, X, fitting=False))
 

@@ -1,7 +1,7 @@
 """Several estimators fitted at once."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, TypeGuard, TypeVar
 
@@ -15,15 +15,16 @@ from .inputs import Given, read
 E = TypeVar("E")
 
 
-def fit_together(estimators: Sequence[E], X: Any) -> list[E]:
+def fit_together(estimators: Iterable[E], X: Any) -> list[E]:
     """Fit every estimator to the same samples. On a GPU they learn side by side, as restarts do, up to 32 at a time:
     each ends as it would alone, up to rounding. Elsewhere they are fitted one after the other.
 
         models = fit_together([TELL(10, weight=w, random_state=0) for w in (0.01, 0.1, 1)], X)
     """
-    if hasattr(estimators, "fit") or any(isinstance(each, type) or not hasattr(each, "fit") for each in estimators):
+    listed = [] if hasattr(estimators, "fit") else list(estimators)
+    if hasattr(estimators, "fit") or any(isinstance(each, type) or not hasattr(each, "fit") for each in listed):
         raise TypeError("fit_together takes a list of estimators, and then the samples: fit_together([a, b], X).")
-    return fit_each([(estimator, X) for estimator in estimators])
+    return fit_each([(estimator, X) for estimator in listed])
 
 
 def fit_each(pairs: Sequence[tuple[E, Any]]) -> list[E]:

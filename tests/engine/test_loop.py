@@ -7,6 +7,7 @@ from torch import nn
 
 from diffclust.engine.data import ArrayRows, Batch, Data, TensorRows
 from diffclust.engine.lanes import train
+from diffclust.engine.loop import LastGood, set_rate
 from diffclust.engine.model import Trainable
 from diffclust.engine.runtime import choose_device, restart_seeds, seeded
 
@@ -218,3 +219,31 @@ def test_the_first_restart_does_not_depend_on_how_many_follow():
 def test_a_missing_device_is_a_clear_error():
     with pytest.raises(ValueError, match="device='nonsense'"):
         choose_device("nonsense")
+
+
+class Told(nn.Linear):
+    def report(self, kind, message):
+        pass
+
+
+@pytest.mark.parametrize(
+    "build", [lambda p: torch.optim.Adam(p, lr=0.1, fused=True), lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9)]
+)
+def test_a_run_can_fall_back_twice_to_one_state(build):
+    model = Told(2, 1)
+    optimizer = build(model.parameters())
+    set_rate(optimizer, 1.0)
+
+    def step(factor):
+        optimizer.zero_grad()
+        (factor * model(torch.ones(1, 2))).sum().backward()
+        optimizer.step()
+
+    step(1.0)
+    kept = LastGood(model, optimizer)
+    for epoch in range(2):
+        step(float("nan"))
+        kept.restore("clustering", epoch)
+        assert kept.is_finite()
+        moments = [value for state in optimizer.state.values() for value in state.values() if torch.is_tensor(value)]
+        assert all(value.isfinite().all() for value in moments)

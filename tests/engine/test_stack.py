@@ -1,15 +1,20 @@
 """Runs that are stacked learn what each learns alone, up to rounding."""
 
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
 import pytest
 import torch
 
 from diffclust import DCN, DEC, IDEC, TELL, AEKMeans, CrossMetric, DeepKMeans
+from diffclust.engine import runtime
 from diffclust.engine.capture import Steps
 from diffclust.engine.data import Data, TensorRows
 from diffclust.engine.lanes import Lane, side_by_side
 from diffclust.engine.loop import training
 from diffclust.engine.runtime import Randomness, seeded
 from diffclust.engine.stack import Stack, likeness
+from diffclust.methods.dcn import DCNModel
 
 CPU = torch.device("cpu")
 COMMON = {"network": "dense", "device": "cpu", "batch_size": 32, "optimizer": "momentum", "lr": 1e-4}
@@ -152,6 +157,55 @@ def test_changed_rows_and_unchanged_ones_arrive_where_they_should(data, taken):
     alone = learn(build(), stack=False)
     same(learn(build(), stack=True), alone)
     assert taken
+
+
+def test_weights_of_any_number_type_are_one_stack(data, taken):
+    weights = (1, 0.1, np.float64(10))
+    learn([lane(IDEC, {"weight": w}, seed, data) for seed, w in enumerate(weights)], stack=True)
+    assert taken == [3] * 6
+
+
+class Heavier(DCNModel):
+    """A loss of its own, and no word on what it depends on."""
+
+    factor = 1.0
+
+    def loss(self, batch):
+        return {name: self.factor * value for name, value in super().loss(batch).items()}
+
+
+def test_a_loss_of_ones_own_is_not_stacked_by_an_inherited_word(data):
+    _, each = lane(DCN, {}, 0, data)
+    each.advance()
+    assert likeness(each.stage) is not None
+    each.stage.model.__class__ = Heavier
+    assert each.stage.model.kind() is not None
+    assert likeness(each.stage) is None
+
+
+def test_stacks_end_with_their_phases_and_members(data):
+    steps = Steps(CPU, stack=True)
+    lanes = [lane(DCN, {}, n, data, epochs=n) for n in (1, 2, 4)]
+    sizes = []
+    epoch = steps.epoch
+    steps.epoch = lambda party: epoch(party) or sizes.append([len(stack.party) for stack in steps.stacks.values()])
+    side_by_side([each for _, each in lanes], steps)
+    assert sizes == [[3], [2], [], []]
+    for model, _ in lanes:
+        assert all(t.untyped_storage().nbytes() == t.nbytes for t in model.parameters())
+
+
+def test_no_other_thread_takes_a_step_in_between(data, monkeypatch):
+    free, losses = [], Stack._losses
+
+    def watched(self, *arguments):
+        with ThreadPoolExecutor(1) as other:
+            free.append(other.submit(lambda: runtime._turn.acquire(blocking=False)).result())
+        return losses(self, *arguments)
+
+    monkeypatch.setattr(Stack, "_losses", watched)
+    learn([lane(DCN, {}, seed, data) for seed in range(2)], stack=True)
+    assert free == [False] * 6
 
 
 def test_batches_of_another_size_are_another_stack(data):

@@ -32,14 +32,16 @@ class Steps:
         runs are stacked that can be; None: where they are recorded."""
         self.device = device
         self.captures = device.type == "cuda" and (expected >= FEWEST if capture is None else capture)
-        self.stacks = self.captures if stack is None else stack
-        self.stacked: dict[tuple[int, ...], Stack] = {}
+        self.stacking = self.captures if stack is None else stack
+        self.stacks: dict[tuple[int, ...], Stack] = {}  # by their members
         self.graphs: dict[tuple[Variant, ...], torch.cuda.CUDAGraph] = {}
         self.warmth: Counter[tuple[Variant, ...]] = Counter()
         self.side = torch.cuda.Stream(device) if self.captures else None
 
     def epoch(self, party: Party) -> None:
         """One epoch of every stage, each with its own random numbers."""
+        present_now = {id(stage) for stage, _ in party}
+        self.stacks = {members: stack for members, stack in self.stacks.items() if present_now.issuperset(members)}
         for stage, randomness in party:
             with randomness.borrowed():
                 stage.begin()
@@ -61,10 +63,10 @@ class Steps:
                 graph.replay()
 
     def _step(self, party: Party) -> None:
-        with contextlib.ExitStack() as stack:
+        with contextlib.ExitStack() as contexts:
             if self.side is not None:  # where autograd is to be recorded, it must not have met the default stream
                 self.side.wait_stream(torch.cuda.current_stream(self.device))
-                stack.enter_context(torch.cuda.stream(self.side))
+                contexts.enter_context(torch.cuda.stream(self.side))
             for branch in self._branches(party):
                 branch()
         if self.side is not None:
@@ -74,17 +76,20 @@ class Steps:
         """The party's step, in parts that know nothing of one another."""
         alike: dict[Any, list[tuple[Stage, Randomness]]] = {}
         for stage, randomness in party:
-            kind = likeness(stage) if self.stacks else None
+            kind = likeness(stage) if self.stacking else None
             alike.setdefault(id(stage) if kind is None else kind, []).append((stage, randomness))
         return [self._stack(group).step if len(group) > 1 else partial(_alone, *group[0]) for group in alike.values()]
 
     def _stack(self, group: Party) -> Stack:
         key = tuple(id(stage) for stage, _ in group)
-        if key not in self.stacked:
-            members = set(key)  # of whom some other may have ended, and left a stack that is no longer theirs
-            self.stacked = {old: stack for old, stack in self.stacked.items() if members.isdisjoint(old)}
-            self.stacked[key] = Stack(group)
-        return self.stacked[key]
+        if key not in self.stacks:
+            members = set(key)  # whose tensors are elsewhere from here on
+            self.stacks = {old: stack for old, stack in self.stacks.items() if members.isdisjoint(old)}
+            self.graphs = {
+                old: graph for old, graph in self.graphs.items() if members.isdisjoint(identity for identity, *_ in old)
+            }
+            self.stacks[key] = Stack(group)
+        return self.stacks[key]
 
     def _recording(self, party: Party) -> torch.cuda.CUDAGraph | None:
         """The party's step as a graph, once it is warm."""
@@ -138,5 +143,6 @@ class Steps:
 
 
 def _alone(stage: Stage, randomness: Randomness) -> None:
+    stage.leave_stack()
     with randomness.borrowed():
         stage.step()

@@ -16,7 +16,7 @@ from torch import Tensor
 from ..nn.parallel import totals
 from .distributed import ALONE, Processes
 
-CHUNK = 1024  # rows answered at a time
+CHUNK = 1024  # rows answered at a time, on a CPU
 MANY_VALUES = 2**23  # on a GPU up to eight times as many rows, where they have no more values than that together
 BLOCK = 2**19  # bytes read in one go, where rows lie on a disk
 WINDOW = 128

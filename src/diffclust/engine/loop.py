@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.optim import Optimizer
 
@@ -70,7 +70,7 @@ class LastGood:
         self.model.load_state_dict(self.state)
         what = "went back to the last finite state"
         if self.optimizer:
-            self.optimizer.load_state_dict(self.moments)
+            self.optimizer.load_state_dict(copy.deepcopy(self.moments))  # it would go on writing into them
             for group, rate in zip(self.optimizer.param_groups, rates, strict=True):
                 group["lr"] = group["base_lr"] = rate
             what += f" and set the learning rate to {rates[0]:.3g}"
@@ -111,6 +111,11 @@ def settle_batch_norm(model: Trainable, data: Data, most: int = 50) -> None:
         norm.eval()
 
 
+def tensors_of(model: nn.Module) -> dict[str, Tensor]:
+    """Parameters and buffers, by name."""
+    return {**dict(model.named_parameters()), **dict(model.named_buffers())}
+
+
 @dataclass(eq=False)
 class Stage:
     """One phase of a run in the loop's hands: its step, all that a checkpoint must hold, and how to put it back."""
@@ -129,7 +134,7 @@ class Stage:
         self.totals: dict[Hashable, dict[str, Tensor]] = {}  # a regime's sums of its loss terms over an epoch
         self.kept: list[Any] = [None] * len(self.callbacks)
         self.taken = 0  # steps of this phase
-        self.stacked = False  # whether the model's tensors are parts of others, shared with other runs
+        self.in_stack = False  # whether the model's tensors are parts of common ones: see `stack`
         self._keep_counts_on_the_device()
 
     def _keep_counts_on_the_device(self) -> None:
@@ -198,6 +203,15 @@ class Stage:
                 self.kept[i] = callback.state_dict()  # type: ignore[attr-defined]
         return any(self.data.among.every(progress.stop))
 
+    @torch.no_grad()
+    def leave_stack(self) -> None:
+        """Tensors of its own for parts of common ones, so that it keeps nobody else's in memory."""
+        if self.in_stack:
+            for tensor in tensors_of(self.model).values():
+                tensor.grad = None
+                tensor.data = tensor.clone()
+        self.in_stack = False
+
     # ---- a checkpoint
 
     def state(self, failures: int) -> dict[str, Any]:
@@ -225,14 +239,6 @@ class Stage:
         self.kept = (list(state["callbacks"]) + [None] * len(self.callbacks))[: len(self.callbacks)]
         self.history = list(state["history"])
         set_random_states(state["random"], self.data.device)
-
-
-@torch.no_grad()
-def _leave_stack(model: Trainable) -> None:
-    """Tensors of its own for parts of common ones, so that it keeps nobody else's in memory."""
-    for _, tensor in itertools.chain(model.named_parameters(), model.named_buffers()):
-        tensor.grad = None
-        tensor.data = tensor.clone()
 
 
 Training = Generator[Stage, None, list[Record]]
@@ -296,8 +302,7 @@ def training(
         model.report("interrupted", f"Stopped by the user in epoch {len(history)} of {epochs} of {phase}.")
     if not last_good.is_finite():
         last_good.restore(phase, len(history))
-    if stage.stacked:
-        _leave_stack(model)
+    stage.leave_stack()
     model.eval()
     if history:
         settle_batch_norm(model, data)

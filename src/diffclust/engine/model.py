@@ -61,7 +61,8 @@ class Trainable(nn.Module, ABC):
 
     def kind(self) -> Hashable | None:
         """All that `loss` depends on beside tensors and the regime, where it can be taken of several models at once by
-        `torch.vmap`: it draws no random numbers, and keeps nothing but in buffers, in place. None: it cannot."""
+        `torch.vmap`: it draws no random numbers, and keeps nothing but in buffers, in place. None: it cannot. A class
+        with a loss of its own needs a word of its own on this."""
         return None
 
     def reconstruct(self, x: Tensor) -> Tensor:
@@ -97,7 +98,8 @@ class ClusterModel(Trainable):
         self.network_learns = any(parameter.requires_grad for parameter in autoencoder.parameters())
 
     def network_kind(self) -> Hashable | None:
-        """What the network depends on beside tensors; None where a stack of networks would not pay: of convolutions."""
+        """What the network depends on beside tensors. None where it cannot be stacked, as a user's own or one that
+        drops values at random, or where that would not pay: of convolutions."""
         network = self.autoencoder
         dense = type(network) is DenseAutoencoder and self.network_learns
         still = not any(isinstance(module, nn.Dropout) for module in network.modules())
@@ -177,7 +179,7 @@ class Pretraining(Trainable):
 
     def kind(self) -> Hashable | None:
         network = self.model.network_kind()
-        return network and (network, self.model.clusters.sphere, self.values)
+        return network and (network, type(self.model), self.model.clusters.sphere, self.values)
 
     def reconstruct(self, x: Tensor) -> Tensor:
         return self.model.reconstruct(x)

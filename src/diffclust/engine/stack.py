@@ -5,8 +5,7 @@ weights and buffers of all runs lie in common tensors, one beside the other, and
 a kernel works on all of them. A model holds views of its part, so that whatever else is done to it is done as ever.
 """
 
-from collections.abc import Hashable, Iterator, Sequence
-from itertools import chain
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import torch
@@ -15,7 +14,7 @@ from torch.func import functional_call, vmap
 
 from ..nn.fused import plain
 from .data import Batch
-from .loop import Stage
+from .loop import Stage, tensors_of
 from .model import Losses, Trainable
 from .runtime import Randomness, autocast
 
@@ -24,16 +23,19 @@ Party = Sequence[tuple[Stage, Randomness]]
 
 def likeness(stage: Stage) -> Hashable | None:
     """Stages where it is the same can be stacked; None where that is not to be."""
-    kind, data = stage.model.kind(), stage.data
+    model, data = stage.model, stage.data
+    kind = model.kind() if _speaks_for_itself(model) else None
     if kind is None or stage.optimizer is None or not data.among.alone:
         return None
     sizes = data.steps, data.batch_size, data.row_shape
-    tensors = tuple((name, t.shape, t.dtype, t.requires_grad) for name, t in _tensors(stage.model))
-    return type(stage.model), kind, sizes, tensors, stage.model.regime, stage.precision
+    tensors = tuple((name, t.shape, t.dtype, t.requires_grad) for name, t in tensors_of(model).items())
+    return type(model), kind, sizes, tensors, model.regime, stage.precision
 
 
-def _tensors(model: Trainable) -> Iterator[tuple[str, Tensor]]:
-    return chain(model.named_parameters(), model.named_buffers())
+def _speaks_for_itself(model: Trainable) -> bool:
+    """Not where a class has a loss of its own, and from another class the word on what that depends on."""
+    place = {name: i for i, each in reversed(list(enumerate(type(model).__mro__))) for name in vars(each)}
+    return all(place["kind"] <= place.get(name, place["kind"]) for name in ("loss", "embed", "clustering_loss"))
 
 
 class _Loss(nn.Module):
@@ -48,19 +50,26 @@ class _Loss(nn.Module):
 
 
 class Stack:
+    """Stages of one likeness."""
+
     def __init__(self, party: Party) -> None:
         self.party = list(party)
         modules = [_Loss(stage.model) for stage, _ in party]
         self.first = modules[0]
-        self.weights = _join([dict(module.named_parameters()) for module in modules])
+        self.each: list[dict[str, Tensor]] = [dict(module.named_parameters()) for module in modules]
+        self.weights = _join(self.each)
         self.buffers = _join([dict(module.named_buffers()) for module in modules])
         for stage, _ in party:
-            stage.stacked = True
+            stage.in_stack = True
 
     def _losses(self, weights: dict[str, Tensor], buffers: dict[str, Tensor], *batch: Any) -> Losses:
         return functional_call(self.first, {**weights, **buffers}, batch)
 
     def step(self) -> None:
+        with self.party[0][1].borrowed():  # so that no other thread takes a step meanwhile
+            self._step()
+
+    def _step(self) -> None:
         batches = []
         for stage, randomness in self.party:
             with randomness.borrowed():
@@ -75,12 +84,11 @@ class Stack:
             objective = torch.stack(list(losses.values())).sum()
         wanted = {name: weight for name, weight in self.weights.items() if weight.requires_grad}
         gradients = torch.autograd.grad(objective, list(wanted.values()), allow_unused=True)
-        # in the order of the weights, which fused optimisers take for granted
+        # laid out in memory as the weights are, which fused optimisers take for granted
         known = {name: g.contiguous() for name, g in zip(wanted, gradients, strict=True) if g is not None}
         parts = {name: value.detach().unbind() for name, value in losses.items()}
         for place, ((stage, randomness), batch) in enumerate(zip(self.party, batches, strict=True)):
-            own = dict(_Loss(stage.model).named_parameters())
-            for name, weight in own.items():
+            for name, weight in self.each[place].items():
                 weight.grad = known[name][place] if name in known else None
             with randomness.borrowed():
                 stage.learn(batch, {name: values[place] for name, values in parts.items()})

@@ -49,7 +49,7 @@ class DCNModel(ClusterModel):
     ) -> None:
         super().__init__(autoencoder, clusters)
         self.start, self.repair = start, repair
-        self.register_buffer("weight", torch.tensor(weight), persistent=False)
+        self.register_buffer("weight", torch.tensor(float(weight)), persistent=False)
         clusters.weight.requires_grad_(False)
         self.register_buffer("counts", torch.full((clusters.n_clusters, 1), float(first_count)))
         self.register_buffer("members", torch.zeros(clusters.n_clusters))

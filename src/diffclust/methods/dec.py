@@ -56,7 +56,7 @@ class DECModel(ClusterModel):
         super().__init__(autoencoder, clusters)
         self.keep_decoder, self.tolerance, self.start = keep_decoder, tolerance, start
         self.interval = interval
-        self.register_buffer("weight", torch.tensor(weight), persistent=False)
+        self.register_buffer("weight", torch.tensor(float(weight)), persistent=False)
         self.register_buffer("frequency", torch.full((clusters.n_clusters,), 1 / clusters.n_clusters))
         self.forget_rows()
 

@@ -67,7 +67,7 @@ class DeepKMeansModel(ClusterModel):
         super().__init__(autoencoder, clusters)
         self.alphas, self.start, self.between, self.l2 = alphas, start, reconstruction, l2
         self.last = self.widest = 0.0
-        self.register_buffer("weight", torch.tensor(weight), persistent=False)
+        self.register_buffer("weight", torch.tensor(float(weight)), persistent=False)
         self.register_buffer("alpha", torch.tensor(float(alphas[-1])))
         self.register_buffer("sizes", torch.zeros(2))
         self.register_buffer("steps", torch.zeros(()))

@@ -154,11 +154,11 @@ class Runner:
                 estimators = self._read(jobs, X, y)
             else:
                 estimators = self._starts(jobs, X, y) if kind.shared else self._fit(jobs, samples, y)
-            records = [record for estimator in estimators for record in estimator.runs_[0]["history"]]
-            seconds = sum(record["seconds"] for record in records) / len(jobs)
-            for job, estimator in zip(jobs, estimators, strict=True):
+            histories = [estimator.runs_[0]["history"] for estimator in estimators]
+            epoch = sum(record["seconds"] for each in histories for record in each) / max(1, sum(map(len, histories)))
+            for job, estimator, history in zip(jobs, estimators, histories, strict=True):
                 place = self._place(estimator)
-                yield job, outcome(job.spec, job.seed, y, estimator.runs_[0], seconds, *place)
+                yield job, outcome(job.spec, job.seed, y, estimator.runs_[0], epoch * len(history), *place)
 
     def _place(self, estimator: Any) -> tuple[str, str]:
         """Device and precision."""
