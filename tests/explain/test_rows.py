@@ -185,6 +185,16 @@ def test_a_kink_needs_more_points_and_the_error_says_what_is_left():
     assert integrated_gradients(step, x, zero).error[0] == pytest.approx(1)
 
 
+@pytest.mark.parametrize("width", [1e-2, 1e-3, 3e-4])
+def test_what_is_steep_but_smooth_is_refined_until_it_is_right(width):
+    at = torch.linspace(0.1, 0.9, 100, dtype=torch.float64)
+    found = integrated_gradients(
+        lambda s, i: torch.sigmoid((s[:, 0] - at[i]) / width), torch.ones(100, 1).double(), torch.zeros(100, 1).double()
+    )
+    assert (found.error <= 0.005).float().mean() > 0.95
+    assert found.error.max() < 0.1
+
+
 def test_what_more_points_do_not_help_is_left_as_it_is():
     seen = []
 

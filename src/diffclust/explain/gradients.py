@@ -2,8 +2,9 @@
 
     a_i = (x_i - x⁰_i) ∫₀¹ ∂F/∂x_i (x⁰ + t (x - x⁰)) dt,      Σ_i a_i = F(x) - F(x⁰)
 
-The integral is a Gauss-Legendre sum over equal panels. What is missing in the last equation is the completeness
-error; rows where it is large are done again with more panels, as long as that helps. It does not where F jumps.
+The integral is a Gauss-Legendre sum over panels. In each of them the slopes must add up to what F gains from one end to
+the other. Where they do not, as F bends or jumps there, the panel is halved, as long as the whole equation is off by
+more than a tolerance; what is missing in it at last is the completeness error.
 """
 
 from collections.abc import Callable
@@ -14,10 +15,8 @@ import torch
 from torch import Tensor
 
 PANEL = 32  # points of a panel
-PANELS = (1, 2, 4, 8, 16, 32, 64, 128)  # tried in turn
+HALVINGS = 7  # of the whole way, at most
 TOLERANCE = 0.005  # completeness error with which a row is done
-STALLED = 0.8  # of the error before: what is left of it where twice the panels were no help
-PATIENCE = 3  # how often that may be, one time after the other
 CHUNK = 2048  # samples the network sees at a time
 
 Target = Callable[[Tensor, Tensor], Tensor]  # samples (b, ...) and their row numbers (b,) -> F (b,)
@@ -32,37 +31,57 @@ class Attribution(NamedTuple):
 
 def integrated_gradients(target: Target, x: Tensor, baseline: Tensor, tolerance: float = TOLERANCE) -> Attribution:
     """Attributions of `target` at each row of x against its row of `baseline`."""
-    rows = torch.arange(len(x), device=x.device)
+    row = torch.arange(len(x), device=x.device)
     with torch.no_grad():
-        start, end = target(baseline, rows).double(), target(x, rows).double()
+        start, end = target(baseline, row).double(), target(x, row).double()
+    allowed = tolerance * (end - start).abs().clamp_min(1e-12)
     values = torch.zeros_like(x, dtype=torch.float64)
-    error = torch.full((len(x),), float("inf"), dtype=torch.float64, device=x.device)
-    stalls = torch.zeros_like(rows)
-    for panels in PANELS:
-        todo = rows[(error > tolerance) & (stalls < PATIENCE)]
-        if len(todo) == 0:
+    settled = torch.zeros_like(start)  # what is missing in the panels that are done with
+    edges = torch.stack([torch.zeros_like(start), torch.ones_like(start), start, end])  # of panels: 0 <= t <= 1, and F
+    for halvings in range(HALVINGS + 1):
+        found = _integrate(target, x, baseline, row, edges[0], edges[1])
+        missing = found.flatten(1).sum(1) - (edges[3] - edges[2])
+        whole = settled.index_add(0, row, missing)
+        fine = (whole.abs() <= allowed)[row] | (missing.abs() <= allowed[row] * (edges[1] - edges[0]))
+        fine |= torch.full_like(fine, halvings == HALVINGS)
+        values.index_add_(0, row[fine], found[fine])
+        settled.index_add_(0, row[fine], missing[fine])
+        row, edges = row[~fine], edges[:, ~fine]
+        if len(row) == 0:
             break
-        for part in todo.split(max(1, CHUNK // (PANEL * panels))):
-            values[part] = _integrate(target, x[part], baseline[part], part, panels)
-        gap = values[todo].flatten(1).sum(1) - (end - start)[todo]
-        new = gap.abs() / (end - start)[todo].abs().clamp_min(1e-12)
-        stalls[todo] = torch.where(new > STALLED * error[todo], stalls[todo] + 1, 0)
-        error[todo] = new
-    return Attribution(values, start, end, error)
+        left, right, low, high = edges
+        middle = (left + right) / 2
+        between = _values(target, x, baseline, row, middle)
+        edges = torch.cat(
+            [torch.stack([left, middle, low, between]), torch.stack([middle, right, between, high])], dim=1
+        )
+        row = row.repeat(2)
+    return Attribution(values, start, end, settled.abs() / (end - start).abs().clamp_min(1e-12))
 
 
-def _integrate(target: Target, x: Tensor, baseline: Tensor, rows: Tensor, panels: int) -> Tensor:
-    nodes, weights = np.polynomial.legendre.leggauss(PANEL)
-    t = torch.as_tensor((np.arange(panels)[:, None] + (nodes + 1) / 2).ravel() / panels, dtype=x.dtype, device=x.device)
-    w = torch.as_tensor(np.tile(weights / 2 / panels, panels), dtype=torch.float64, device=x.device)
-    way = x - baseline
-    ones = (1,) * way[0].ndim
-    path = baseline[:, None] + t.reshape(1, -1, *ones) * way[:, None]  # (b, points, ...)
-    total = torch.zeros_like(way, dtype=torch.float64)
-    for piece, share in zip(path.split(CHUNK, dim=1), w.split(CHUNK), strict=True):
-        samples = piece.flatten(0, 1).detach().requires_grad_()
-        repeated = rows.repeat_interleave(piece.shape[1])
-        (slope,) = torch.autograd.grad(target(samples, repeated).sum(), samples)
-        slope = slope.reshape(piece.shape).double()
-        total += (slope * share.reshape(1, -1, *ones)).sum(1)
-    return total * way
+def _along(x: Tensor, baseline: Tensor, t: Tensor) -> Tensor:
+    """Samples on the ways of (b, ...) rows, at t (b, points): (b * points, ...)."""
+    t = t.to(x.dtype).reshape(*t.shape, *(1,) * (x.ndim - 1))
+    return (baseline[:, None] + t * (x - baseline)[:, None]).flatten(0, 1)
+
+
+@torch.no_grad()
+def _values(target: Target, x: Tensor, baseline: Tensor, row: Tensor, t: Tensor) -> Tensor:
+    """F of rows at one place each: (b,)."""
+    parts = zip(row.split(CHUNK), t.split(CHUNK), strict=True)
+    return torch.cat([target(_along(x[i], baseline[i], at[:, None]), i).double() for i, at in parts])
+
+
+def _integrate(target: Target, x: Tensor, baseline: Tensor, row: Tensor, left: Tensor, right: Tensor) -> Tensor:
+    """Of each panel, of which row it is and where it begins and ends: its part of the row's attributions, (b, ...)."""
+    nodes, weights = (torch.as_tensor(each, device=x.device) for each in np.polynomial.legendre.leggauss(PANEL))
+    results = []
+    for i, a, b in zip(*(each.split(max(1, CHUNK // PANEL)) for each in (row, left, right)), strict=True):
+        t = a[:, None] + (b - a)[:, None] * (nodes + 1) / 2
+        samples = _along(x[i], baseline[i], t).detach().requires_grad_()
+        (slope,) = torch.autograd.grad(target(samples, i.repeat_interleave(PANEL)).sum(), samples)
+        slope = slope.reshape(len(i), PANEL, *x.shape[1:]).double()
+        share = (b - a)[:, None] * weights / 2
+        total = (slope * share.reshape(*share.shape, *(1,) * (x.ndim - 1))).sum(1)
+        results.append(total * (x[i] - baseline[i]))
+    return torch.cat(results)
