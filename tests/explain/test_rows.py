@@ -82,6 +82,14 @@ def test_contributions_by_hand(blobs):
         assert explanation.baseline_margin == pytest.approx(0, abs=1e-4)
 
 
+def test_a_bias_is_spoken_of_where_there_is_one(fitted, images, blobs):
+    assert "bias" not in str(fitted.explain(images[:1])[0])  # on the sphere there is none, but for rounding
+    free = KMeansNet(3, decoupled=True, alpha=1.0, network="identity", epochs=6, random_state=0).fit(blobs[0])
+    explanation = free.explain(blobs[0][:1])[0]
+    assert abs(explanation.bias) > 1e-6
+    assert f"a bias of {explanation.bias:.4g}" in str(explanation)
+
+
 def test_free_biases_are_part_of_the_sum(blobs):
     X = blobs[0]
     model = KMeansNet(3, decoupled=True, alpha=1.0, network="identity", epochs=6, random_state=0).fit(X)

@@ -74,8 +74,10 @@ class Evidence:
             "against it": [pair for pair in heavy if pair[1] < 0],
         }
         said = ", ".join(f"{side} {words.weighted(pairs)}" for side, pairs in sides.items() if pairs)
+        rounding = 1e-9 * float(np.abs(self.contributions).max(initial=0))
+        bias = f" and a bias of {self.bias:.4g}" if abs(self.bias) > rounding else ""
         parts = [
-            f"{figure} {whole} of what the {len(self.contributions)} {what} contribute and a bias of {self.bias:.4g}"
+            f"{figure} {whole} of what the {len(self.contributions)} {what} contribute{bias}"
             + (f": {said}." if said else ".")
         ]
         if self.attributions is not None and self.feature_names is not None:
