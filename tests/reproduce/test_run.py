@@ -281,3 +281,26 @@ def test_labels_can_be_read_off_another_run(runner, records, count_fits):
     assert p2.figures["acc"] == pytest.approx(100 * metrics.accuracy(y, asked.labels_))
     labels = BASELINES["kmeans"](begun.transform(X).astype(float), 10, 0)
     assert records.of(means)[0].figures["acc"] == pytest.approx(100 * metrics.accuracy(y, labels))
+
+
+def test_rows_that_begin_alike_run_at_once(runner, records, beside, monkeypatch):
+    parties = []
+    perform = lanes._perform
+    monkeypatch.setattr(lanes, "_perform", lambda group: parties.append(len(group)) or perform(group))
+    mine = {"n_clusters": 10, "network": "dense", "embedding_dim": 4, "rescale": False, "tolerance": 0}
+    start = Spec("digits", "cross-metric", changes={**mine, "pretrain_epochs": 2, "epochs": 0}, rows=120, shared=True)
+    specs = [
+        Spec("digits", "cross-metric", changes={**mine, "pretrain_epochs": 0, **own}, rows=120, begins=start)
+        for own in ({"epochs": 2, "metric": "euclidean"}, {"epochs": 4, "metric": "cosine"})
+    ]
+    runner().run(table(*(Row(f"row {i}", each) for i, each in enumerate(specs))), 2)
+    assert parties == ([2, 4] if beside else [1] * 6)  # two starts, and what they lead to
+    short, long = ([float(run.place["seconds"]) for run in records.of(each)] for each in specs)
+    assert len(short) == len(long) == 2
+    if beside:
+        assert sum(long) == pytest.approx(2 * sum(short), abs=0.21)  # shared out by epochs, to a tenth of a second each
+    for each in specs:
+        alone = Runner(Records(records.folder / "alone"), runner().checkpoint / "alone", "cpu", say=lambda line: None)
+        alone.run(table(Row("alone", each)), 2)
+        for ours, theirs in zip(records.of(each), alone.records.of(each), strict=True):
+            assert ours.figures == theirs.figures
