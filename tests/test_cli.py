@@ -780,7 +780,7 @@ def test_explain_goes_by_the_data_of_the_fit(works, refused, tmp_path, blobs):
         assert float(second) == pytest.approx(float(lines[5][column]), rel=1e-4)
     assert "Most typical are rows" in " ".join(works("explain", "a", "--cluster", 1).split())
     data.unlink()
-    refused("explain", "a", "--row", 4, says="No file, folder or data set")
+    refused("explain", "a", "--row", 4, says="no longer at")
     assert "what the model alone knows" in " ".join(works("explain", "a", "--cluster", 1).split())
 
 
@@ -841,4 +841,4 @@ def test_report_without_its_data(refused, works, tmp_path, blobs):
     works("report", "a", data, "--layout", "PCA", "--out", "page.html")
     works("fit", data, "-k", 3, "--out", "b", *SHORT)
     data.unlink()
-    refused("report", "b", says="No file, folder or data set")
+    refused("report", "b", says="no longer at")

@@ -102,8 +102,8 @@ def _rows(folder: Path, estimator: Any, data: str | None, *, needed: bool) -> tu
     neither."""
     if data is None and not needed and not (folder / SOURCE).exists():
         return None, None
-    source = data or load_source(folder, "explain")
     try:
+        source = data or load_source(folder, "explain")
         return read_for(folder, estimator, source).X, source
     except FileNotFoundError:
         if needed or data is not None:

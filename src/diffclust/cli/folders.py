@@ -59,6 +59,11 @@ def load_source(folder: Path, command: str) -> str:
     if not path.exists():
         raise Wrong(f"{folder} does not say which data it was fitted on: diffclust {command} {folder} DATA")
     try:
-        return str(json.loads(path.read_text(encoding="utf-8"))["data"])
+        source = str(json.loads(path.read_text(encoding="utf-8"))["data"])
     except (ValueError, KeyError, TypeError) as error:
         raise Wrong(f"{path} is damaged ({error!r}): name the data, diffclust {command} {folder} DATA") from error
+    if Path(source).is_absolute() and not Path(source).exists():
+        raise FileNotFoundError(
+            f"The data that {folder} was fitted on are no longer at {source}: diffclust {command} {folder} DATA"
+        )
+    return source
