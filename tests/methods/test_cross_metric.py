@@ -153,7 +153,7 @@ def test_pretraining_hides_values_and_zero_is_their_mean_when_the_mean_is_remove
     torch.testing.assert_close(model.autoencoder.shift, torch.from_numpy(X.mean(0)), rtol=1e-5, atol=1e-5)
     stage = estimator.pretraining(model)
     x = torch.from_numpy(X)
-    loss = stage.loss(Batch(x, x, torch.arange(60)))["reconstruction"].item()
+    loss = stage.loss(stage.prepare(Batch(x, x, torch.arange(60))))["reconstruction"].item()
     hidden = model.embed(model.autoencoder.shift.expand(60, 6))
     assert loss == pytest.approx(model.autoencoder.reconstruction_loss(x, hidden).item(), rel=1e-5)
 

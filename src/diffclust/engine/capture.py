@@ -40,8 +40,8 @@ class Steps:
 
     def epoch(self, party: Party) -> None:
         """One epoch of every stage, each with its own random numbers."""
-        present_now = {id(stage) for stage, _ in party}
-        self.stacks = {members: stack for members, stack in self.stacks.items() if present_now.issuperset(members)}
+        taking_part = {id(stage) for stage, _ in party}
+        self.stacks = {members: stack for members, stack in self.stacks.items() if taking_part.issuperset(members)}
         for stage, randomness in party:
             with randomness.borrowed():
                 stage.begin()
