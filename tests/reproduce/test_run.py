@@ -1,6 +1,7 @@
 """What a table lacks is run, once; work that was stopped goes on."""
 
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -295,6 +296,11 @@ def test_rows_that_begin_alike_run_at_once(runner, records, beside, monkeypatch)
     ]
     runner().run(table(*(Row(f"row {i}", each) for i, each in enumerate(specs))), 2)
     assert parties == ([2, 4] if beside else [1] * 6)  # two starts, and what they lead to
+    read = [replace(each, shared=False, reads=replace(each, shared=True)) for each in specs]
+    read = [replace(each, changes={**each.changes, "inference": "target"}) for each in read]
+    parties.clear()
+    runner().run(table(*(Row(f"row {i}, P2", each) for i, each in enumerate(read))), 2)
+    assert parties == ([4] if beside else [1] * 4)
     short, long = ([float(run.place["seconds"]) for run in records.of(each)] for each in specs)
     assert len(short) == len(long) == 2
     if beside:

@@ -267,7 +267,8 @@ class Runner:
 def _alike(row: Row) -> Any:
     """Rows that follow one another and have the same can run at once: they begin with the same networks."""
     spec = row.spec
-    return (spec.begins.key, spec.shared) if spec and spec.begins and not spec.reads else id(row)
+    source = spec and (spec.reads or spec)
+    return (source.begins.key, source.shared, source is spec) if source and source.begins else id(row)
 
 
 @lru_cache(maxsize=1)
