@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from diffclust import DCN, DEC, IDEC, TELL, AEKMeans, CrossMetric, DeepKMeans, VaDE
+from diffclust import DCN, DEC, IDEC, TELL, AEKMeans, CrossMetric, DeepKMeans
 from diffclust.engine import runtime
 from diffclust.engine.capture import Steps
 from diffclust.engine.data import Data, TensorRows
@@ -28,7 +28,6 @@ CASES = {
     "IDEC": (IDEC, [{"interval": 3, "weight": weight} for weight in (0.1, 1.0, 10.0)]),
     "DCN": (DCN, [{"weight": weight} for weight in (0.1, 1.0)]),
     "DKM": (DeepKMeans, [{"weight": weight} for weight in (0.1, 1.0)]),
-    "VaDE": (VaDE, [{"repair": False, "lr": 1e-6}] * 3),
     "DKM, cosine": (DeepKMeans, [{"distance": "cosine", "reconstruction": "cosine"}] * 2),
 }
 

@@ -28,7 +28,6 @@ class Batch:
     x: Tensor  # (b, ...) samples as training sees them: changed at random, where the data are augmented
     clean: Tensor  # the same samples as they are
     index: Tensor  # (b,) their positions in the data set, for methods with per-sample state
-    noise: Tensor | None = None  # what the model's `prepare` drew for them
 
 
 class Rows(ABC, Sized):

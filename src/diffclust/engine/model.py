@@ -195,9 +195,6 @@ class NetworkAlone(Trainable):
         super().__init__()
         self.model = model
 
-    def prepare(self, batch: Batch) -> Batch:
-        return self.model.prepare(batch)
-
     def loss(self, batch: Batch) -> Losses:
         self.model.hold_centers()
         return self.model.loss(batch)

@@ -45,8 +45,8 @@ class _Loss(nn.Module):
         super().__init__()
         self.model = model
 
-    def forward(self, x: Tensor, clean: Tensor | None, index: Tensor, noise: Tensor | None) -> Losses:
-        return self.model.loss(Batch(x, x if clean is None else clean, index, noise))
+    def forward(self, x: Tensor, clean: Tensor | None, index: Tensor) -> Losses:
+        return self.model.loss(Batch(x, x if clean is None else clean, index))
 
 
 class Stack:
@@ -77,13 +77,10 @@ class Stack:
         x, index = torch.stack([batch.x for batch in batches]), torch.stack([batch.index for batch in batches])
         changed = any(batch.x is not batch.clean for batch in batches)
         clean = torch.stack([batch.clean for batch in batches]) if changed else None
-        drawn = [batch.noise for batch in batches if batch.noise is not None]
-        noise = torch.stack(drawn) if drawn else None
         first = self.party[0][0]
         with autocast(first.data.device, first.precision), plain():
-            given = (self.weights, self.buffers, x, clean, index, noise)
-            where = tuple(None if each is None else 0 for each in given)
-            losses = vmap(self._losses, in_dims=where)(*given)
+            where = (0, 0, 0, 0 if changed else None, 0)
+            losses = vmap(self._losses, in_dims=where)(self.weights, self.buffers, x, clean, index)
             objective = torch.stack(list(losses.values())).sum()
         wanted = {name: weight for name, weight in self.weights.items() if weight.requires_grad}
         gradients = torch.autograd.grad(objective, list(wanted.values()), allow_unused=True)

@@ -15,8 +15,6 @@ The autoencoder is trained first, without drawing, and a mixture is fitted to it
 still let components die, one after the other: then it goes back to the last sound epoch and stops.
 """
 
-from collections.abc import Hashable
-from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar
 
@@ -72,10 +70,6 @@ class VaDEModel(ClusterModel):
     def rate(self, epoch: int) -> float:
         return max(self.decay ** (epoch // 10), 0.1)
 
-    def prepare(self, batch: Batch) -> Batch:
-        shape = len(batch.x), self.clusters.embedding_dim
-        return replace(batch, noise=torch.randn(shape, device=batch.x.device)) if self.network_learns else batch
-
     def loss(self, batch: Batch) -> Losses:
         if not self.network_learns:
             return {"clustering": self.clustering_loss(self.embed(batch.x)).mean()}
@@ -84,15 +78,11 @@ class VaDEModel(ClusterModel):
         else:
             mean = self.embed(batch.x)
             log_variance = self.log_spread.expand_as(mean)
-        assert batch.noise is not None
-        z = mean + (log_variance / 2).exp() * batch.noise
+        z = mean + (log_variance / 2).exp() * torch.randn_like(mean)
         return {
             "reconstruction": self.autoencoder.negative_log_likelihood(batch.x, z),
             "clustering": self.divergence(z, mean, log_variance).mean(),
         }
-
-    def kind(self) -> Hashable | None:
-        return self.network_kind()
 
     def divergence(self, z: Tensor, mean: Tensor, log_variance: Tensor) -> Tensor:
         """All of L but its first line, of each row: (b,)."""
