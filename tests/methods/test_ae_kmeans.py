@@ -12,11 +12,11 @@ from sklearn.metrics import adjusted_rand_score
 from typer.testing import CliRunner
 
 import diffclust
-from diffclust import DCN, AEKMeans, DeepKMeans
+from diffclust import DCN, DEC, AEKMeans, CrossMetric, DeepKMeans, VaDE
 from diffclust.cli import app
 from diffclust.engine.data import Batch, Data, SparseRows
 from diffclust.engine.model import LayerPretraining
-from diffclust.nn import DenseAutoencoder, Identity
+from diffclust.nn import DenseAutoencoder, Identity, PoolingAutoencoder
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 QUICK = {"pretrain_epochs": 3, "epochs": 4, "random_state": 0, "device": "cpu"}
@@ -175,13 +175,26 @@ def test_one_trained_network_can_serve_several_methods(digits, tmp_path):
         DCN(3, network=trained).fit(np.zeros((20, 6)) + np.arange(20)[:, None])
 
 
-def test_glorot():
+@pytest.mark.parametrize(
+    ("network", "fans"),
+    [
+        (lambda: DenseAutoencoder((300,), 10, glorot=True).encoder[3], 500 + 500),
+        (lambda: PoolingAutoencoder((1, 8, 8), 10, glorot=True).encoder[3], 25 * (64 + 32)),  # a convolution
+        (lambda: PoolingAutoencoder((1, 8, 8), 10, glorot=True).decoder[2], 1024 + 128),
+    ],
+)
+def test_glorot(network, fans):
     torch.manual_seed(0)
-    network = DenseAutoencoder((300,), 10, glorot=True)
-    layer = network.encoder[3]  # 500 x 500
-    bound = (6 / 1000) ** 0.5
+    layer, bound = network(), (6 / fans) ** 0.5
     assert 0.99 * bound < float(layer.weight.detach().abs().max()) <= bound
     assert (layer.bias == 0).all()
+
+
+@pytest.mark.parametrize("method", [AEKMeans, DEC, CrossMetric, VaDE])
+def test_the_family_draws_so(method, digits):
+    model = method(4, network="conv-pool", pretrain_epochs=0, epochs=0, device="cpu").fit(digits[0])
+    assert model.model_.autoencoder.config["glorot"]
+    assert (model.model_.autoencoder.encoder[0].bias == 0).all()
 
 
 # ---- texts

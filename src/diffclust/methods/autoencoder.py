@@ -46,7 +46,7 @@ class AutoencoderClusterer(PrototypeClusterer):
         return super().build_optimizer(model)
 
     def network_options(self) -> dict[str, dict[str, Any]]:
-        return {"dense": {"glorot": True}}
+        return {"dense": {"glorot": True}, "conv-pool": {"glorot": True}}
 
     def pretraining_plan(self, model: ClusterModel, epochs: int) -> list[tuple[str, Trainable, int]]:
         depth = len(model.autoencoder.layers()) if self.layer_epochs else 0

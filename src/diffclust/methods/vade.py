@@ -174,4 +174,5 @@ class VaDE(AutoencoderClusterer):
         return "weights and variances of the mixture would stay behind its means"
 
     def network_options(self) -> dict[str, dict[str, Any]]:
-        return {"dense": {"glorot": True, "variational": True}, "conv": {"variational": True}}
+        own = {"dense": {"glorot": True, "variational": True}, "conv": {"variational": True}}
+        return {**super().network_options(), **own}

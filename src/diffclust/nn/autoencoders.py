@@ -114,6 +114,15 @@ def _chain(widths: Sequence[int], dropout: float) -> list[nn.Module]:
     return layers
 
 
+def _draw_glorot(network: nn.Module) -> None:
+    """First weights as Glorot and Bengio draw them, biases zero: Keras' way."""
+    for layer in network.modules():
+        if isinstance(layer, nn.Linear | nn.Conv2d):
+            nn.init.xavier_uniform_(layer.weight)
+            if layer.bias is not None:
+                nn.init.zeros_(layer.bias)
+
+
 def _segments(chain: nn.Module) -> list[nn.Module]:
     """A chain cut after each ReLU."""
     parts: list[list[nn.Module]] = [[]]
@@ -151,10 +160,7 @@ class DenseAutoencoder(Autoencoder):
         self.encoder = Chain(nn.Flatten(), *_chain([self.n_values, *hidden, inside], dropout), *squash)
         self.decoder = Chain(*_chain([embedding_dim, *reversed(hidden), self.n_values], 0.0))
         if glorot:
-            for layer in self.modules():
-                if isinstance(layer, nn.Linear):
-                    nn.init.xavier_uniform_(layer.weight)
-                    nn.init.zeros_(layer.bias)
+            _draw_glorot(self)
 
     def layers(self) -> list[tuple[nn.Module, nn.Module]]:
         return list(zip(_segments(self.encoder), reversed(_segments(self.decoder)), strict=True))
@@ -215,7 +221,11 @@ class ConvAutoencoder(Autoencoder):
 
 class PoolingAutoencoder(Autoencoder):
     """k-meansNet's network: 5x5 convolutions 64 and 32, each followed by 2x2 pooling, then 1024-embedding with
-    a sigmoid at the bottleneck; mirrored, with up-sampling where the encoder pools."""
+    a sigmoid at the bottleneck; mirrored, with up-sampling where the encoder pools.
+
+    glorot: first weights as Glorot and Bengio draw them, biases zero. From torch's own the network may stay at the mean
+    image, with one embedding for all.
+    """
 
     def __init__(
         self,
@@ -224,9 +234,10 @@ class PoolingAutoencoder(Autoencoder):
         output: Output = "linear",
         hidden: int = 1024,
         bottleneck: Output = "sigmoid",
+        glorot: bool = False,
     ) -> None:
         super().__init__(input_shape, embedding_dim, output)
-        self.config |= {"hidden": hidden, "bottleneck": bottleneck}
+        self.config |= {"hidden": hidden, "bottleneck": bottleneck, "glorot": glorot}
         c, h, w = _image_shape(self.input_shape, 4, "conv-pool")
         h2, w2 = (h + 1) // 2, (w + 1) // 2
         h4, w4 = (h2 + 1) // 2, (w2 + 1) // 2
@@ -242,6 +253,8 @@ class PoolingAutoencoder(Autoencoder):
             nn.Upsample((h2, w2)), nn.Conv2d(32, 64, 5, padding=2), nn.ReLU(),
             nn.Upsample((h, w)), nn.Conv2d(64, c, 5, padding=2),
         )  # fmt: skip
+        if glorot:
+            _draw_glorot(self)
         self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
 
