@@ -18,7 +18,7 @@ QUICK = {"pretrain_epochs": 3, "epochs": 4, "random_state": 0, "device": "cpu"}
 OWN_STOP = {
     "DEC": {"tolerance": 0},
     "IDEC": {"tolerance": 0},
-    "CrossMetric": {"tolerance": 0},
+    "CrossMetric": {"tolerance": 0, "repair": False},
     "VaDE": {"repair": False},
 }
 

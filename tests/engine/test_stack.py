@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from conftest import OWN_STOP
 from diffclust import DCN, DEC, IDEC, TELL, AEKMeans, CrossMetric, DeepKMeans
 from diffclust.engine import runtime
 from diffclust.engine.capture import Steps
@@ -49,7 +50,7 @@ def taken(monkeypatch):
 
 
 def lane(method, settings, seed, data, *, epochs=2, pretraining=False):
-    endless = {"tolerance": 0} if method in (CrossMetric, DEC, IDEC) else {}
+    endless = OWN_STOP.get(method.__name__, {})
     estimator = method(4, **{**COMMON, **endless, **settings})
     with seeded(seed, CPU):
         model = estimator.build_model(estimator.build_autoencoder(data), len(data))

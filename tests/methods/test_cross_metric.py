@@ -251,6 +251,7 @@ def test_the_state_that_goes_on_after_a_kill_has_the_labels():
         tolerance=0,
         decay=1.0,
         decay_every=1,
+        repair=False,
     )
     other.recall(model.memory())
     other.after_epoch(0, data)

@@ -5,7 +5,6 @@ import math
 import numpy as np
 import pytest
 import torch
-from sklearn.exceptions import ConvergenceWarning
 from torch import nn
 
 from diffclust import VaDE
@@ -139,47 +138,6 @@ def test_probabilities_are_the_mixtures(blobs):
     posterior = torch.softmax(model.model_.clusters.logits(z), dim=1).detach()
     assert model.temperature_ == 2
     assert np.allclose(model.predict_proba(blobs[0]), posterior, atol=1e-5)
-
-
-def test_dying_components_are_noticed_and_undone(blobs):
-    """A rate far too large kills components; the guard keeps the last sound epoch."""
-    model = VaDE(3, pretrain_epochs=20, epochs=1, random_state=0).fit(blobs[0]).model_
-    data = Data(TensorRows(torch.from_numpy(blobs[0]).float()), CPU, 50)
-    model.first_count, model.sound_state = 0.0, {}
-    model.before_training(data)
-    sound = model.clusters.weight.detach().clone()
-    with torch.no_grad():
-        model.clusters.weight[1:] += 1e3
-    model.after_epoch(0, data)
-    assert model.finished
-    assert (model.clusters.weight == sound).all()
-    assert [report.kind for report in model.reports] == ["collapse"]
-
-
-def test_the_guard_survives_a_kill(blobs, tmp_path):
-    class Killed(Exception):
-        pass
-
-    settings = {"pretrain_epochs": 20, "epochs": 6, "random_state": 0}
-    whole = VaDE(3, **settings).fit(blobs[0])
-    state = {"armed": True}
-
-    def kill(progress):
-        if state["armed"] and (progress.phase, progress.epoch) == ("clustering", 3):
-            state["armed"] = False
-            raise Killed
-
-    model = VaDE(3, **settings, checkpoint=tmp_path, checkpoint_every=1, callbacks=[kill])
-    with pytest.raises(Killed):
-        model.fit(blobs[0])
-    model.fit(blobs[0])
-    assert model.history_ == whole.history_
-    assert (model.transform(blobs[0]) == whole.transform(blobs[0])).all()
-
-
-def test_a_collapse_is_reported_to_the_user(blobs):
-    with pytest.warns(ConvergenceWarning, match="Components began to die|Collapse|empty|not finite"):
-        VaDE(3, pretrain_epochs=5, epochs=30, lr=3.0, random_state=0).fit(blobs[0])
 
 
 def test_bad_settings_are_named(blobs):

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from ..nn.autoencoders import Autoencoder, DenseAutoencoder
 from ..nn.cluster import ClusterLayer, Start
 from .data import Batch, Data
+from .guard import Guard
 
 Losses = dict[str, Tensor]  # named scalar terms, already weighted; the engine minimises their sum
 
@@ -40,8 +41,8 @@ class Trainable(nn.Module, ABC):
         self.reports.append(Report(kind, message))
 
     def say_if_settled(self, why: str) -> None:
-        """After training: that it was the method's own rule which ended it."""
-        if self.finished:
+        """After training: that it was the method's own rule which ended it, and no guard."""
+        if self.finished and not any(report.kind == "collapse" for report in self.reports):
             self.report("settled", why)
 
     def memory(self) -> dict[str, Any]:
@@ -89,10 +90,11 @@ class Trainable(nn.Module, ABC):
 
 
 class ClusterModel(Trainable):
-    """A network with a cluster layer behind it."""
+    """A network with a cluster layer behind it. guarded: it looks after its clusters, and goes back when they die."""
 
-    def __init__(self, autoencoder: Autoencoder, clusters: ClusterLayer) -> None:
+    def __init__(self, autoencoder: Autoencoder, clusters: ClusterLayer, guarded: bool = False) -> None:
         super().__init__()
+        self.guard = Guard(self) if guarded else None
         self.autoencoder = autoencoder
         self.clusters = clusters
         self.network_learns = any(parameter.requires_grad for parameter in autoencoder.parameters())
@@ -121,6 +123,18 @@ class ClusterModel(Trainable):
 
     def reconstruct(self, x: Tensor) -> Tensor:
         return self.decode(self.embed(x))
+
+    def memory(self) -> dict[str, Any]:
+        return {**super().memory(), "guard": self.guard.memory() if self.guard else None}
+
+    def recall(self, memory: dict[str, Any]) -> None:
+        super().recall(memory)
+        if self.guard:
+            self.guard.recall(memory["guard"])
+
+    def after_training(self, data: Data) -> None:
+        if self.guard:
+            self.guard.state = {}
 
     def hold_centers(self) -> None:
         """From here on `loss` is that of a step in which the network learns and the centres rest."""

@@ -21,7 +21,8 @@ Where the paper cannot be used as printed: cosine and correlation are distances 
 centre would be the closest; where distances are small (these two are at most 2) P₂ would be all but flat, and P₁ would
 follow it and lose its clusters, so that they are multiplied (`spread`); P₁ has zeros, so shares are clipped to 1e-7 in
 the logarithms, as Keras does; the learning rate is multiplied by its decay, not divided. By default P₂ has a larger r
-than P₁, too (`matched`): the paper has one for both. With several metrics L sums over all pairs of assignments.
+than P₁, too (`matched`): the paper has one for both; and when clusters begin to die all the same, it goes back to
+the last sound epoch and stops (`repair`). With several metrics L sums over all pairs of assignments.
 """
 
 from collections.abc import Hashable, Sequence
@@ -59,8 +60,9 @@ class CrossMetricModel(ClusterModel):
         tolerance: float,
         decay: float,
         decay_every: int,
+        repair: bool,
     ) -> None:
-        super().__init__(autoencoder, clusters)
+        super().__init__(autoencoder, clusters, guarded=repair)
         self.start, self.centered, self.spread, self.matched = start, centered, spread, matched
         self.tolerance, self.decay, self.decay_every = tolerance, decay, decay_every
         self.changed = 1.0
@@ -82,6 +84,12 @@ class CrossMetricModel(ClusterModel):
         if self.matched:
             self.clusters.match_powers(z)
         self.look(data)
+        if self.guard:
+            self.guard.look(self.sizes())
+
+    def sizes(self) -> Tensor:
+        """Of the clusters, at the last look."""
+        return self.labels.bincount(minlength=self.clusters.n_clusters)
 
     def before_epoch(self, epoch: int, data: Data) -> None:
         self.seen.zero_()
@@ -127,8 +135,11 @@ class CrossMetricModel(ClusterModel):
     def after_epoch(self, epoch: int, data: Data) -> None:
         self.look(data)
         self.finished = self.changed < self.tolerance
+        if self.guard and not self.guard.look(self.sizes()):
+            self.guard.go_back(epoch)
 
     def after_training(self, data: Data) -> None:
+        super().after_training(data)
         self.look(data)  # so that f is the trained model's
         self.forget_rows()
         self.say_if_settled(f"fewer labels changed than tolerance={self.tolerance:g}")
@@ -173,6 +184,7 @@ class CrossMetric(AutoencoderClusterer):
     noise: share of the values hidden from the autoencoder while it is pretrained.
     decay, decay_every: factor on the learning rate after so many epochs.
     tolerance: stop when a smaller share of the labels changes from one epoch to the next; 0: never.
+    repair: go back to the last sound epoch when clusters begin to die, and stop. False: go on regardless, as the paper.
     """
 
     optimizer: Any = "momentum"
@@ -189,6 +201,7 @@ class CrossMetric(AutoencoderClusterer):
     decay: float = 0.9
     decay_every: int = 300
     tolerance: float = 0.0003
+    repair: bool = True
 
     own_optimizer: ClassVar[bool] = True
     choices: ClassVar[dict[str, tuple[Any, ...]]] = {
@@ -198,6 +211,7 @@ class CrossMetric(AutoencoderClusterer):
         "detach": ("none", "target", "prediction"),
         "inference": ("prediction", "target"),
         "matched": (True, False),
+        "repair": (True, False),
     }
     integers: ClassVar[dict[str, int]] = {**AutoencoderClusterer.integers, "decay_every": 1}
     ranges: ClassVar[dict[str, tuple[float, float]]] = {
@@ -226,6 +240,7 @@ class CrossMetric(AutoencoderClusterer):
             decay=decay,
             decay_every=decay_every,
             tolerance=0.0003,
+            repair=False,
         )
         for name, k, network, embedding_dim, epochs, optimizer, lr, decay, decay_every in (
             ("mnist", 10, "dense", 10, 4500, "momentum", 0.001, 0.9, 300),
@@ -258,6 +273,7 @@ class CrossMetric(AutoencoderClusterer):
             tolerance=self.tolerance,
             decay=self.decay,
             decay_every=self.decay_every,
+            repair=self.repair,
         )
 
     def set_params(self, **params: Any) -> Self:

@@ -30,8 +30,6 @@ from ..nn.mixture import GaussianMixture
 from ..nn.ops import hard
 from .autoencoder import AutoencoderClusterer, paper_settings
 
-SOUND = 0.8  # of the effective number of clusters at the start
-
 
 class VaDEModel(ClusterModel):
     clusters: GaussianMixture
@@ -45,12 +43,10 @@ class VaDEModel(ClusterModel):
         decay: float,
         repair: bool,
     ) -> None:
-        super().__init__(autoencoder, clusters)
-        self.start, self.decay, self.repair = start, decay, repair
+        super().__init__(autoencoder, clusters, guarded=repair)
+        self.start, self.decay = start, decay
         # σ̃ of a network that gives none: one a coordinate, for all rows
         self.log_spread = nn.Parameter(torch.zeros(clusters.embedding_dim), requires_grad=self.network_learns)
-        self.first_count = 0.0
-        self.sound_state: dict[str, Tensor] = {}
 
     def before_training(self, data: Data) -> None:
         z = self.sample_embedding(data)
@@ -65,7 +61,8 @@ class VaDEModel(ClusterModel):
             self.log_spread.fill_(log_variance)
             if self.autoencoder.variational:
                 self.autoencoder.reset_spread(log_variance)
-        self.watch(data)
+        if self.guard:
+            self.guard.look(self.sizes(data))
 
     def rate(self, epoch: int) -> float:
         return max(self.decay ** (epoch // 10), 0.1)
@@ -99,35 +96,12 @@ class VaDEModel(ClusterModel):
         return -self.clusters.logits(z).logsumexp(1)
 
     def after_epoch(self, epoch: int, data: Data) -> None:
-        if self.repair and not self.watch(data):
-            self.load_state_dict(self.sound_state)
-            self.finished = True
-            self.report(
-                "collapse",
-                f"Components began to die in epoch {epoch}: went back to the last sound epoch and stopped. "
-                "A smaller lr than now, or longer pretraining, may help.",
-            )
+        if self.guard and not self.guard.look(self.sizes(data)):
+            self.guard.go_back(epoch)
 
     @torch.no_grad()
-    def watch(self, data: Data) -> bool:
-        """Whether the effective number of clusters, exp of the entropy of their sizes, is still near the first."""
-        members = hard(self.clusters.logits(self.sample_embedding(data, 10_000))).sum(0)
-        count = torch.distributions.Categorical(probs=members).entropy().exp().item()
-        self.first_count = self.first_count or count
-        sound = count >= SOUND * self.first_count
-        if sound and self.repair:
-            self.sound_state = {name: value.clone() for name, value in self.state_dict().items()}
-        return sound
-
-    def after_training(self, data: Data) -> None:
-        self.sound_state = {}
-
-    def memory(self) -> dict[str, Any]:
-        return {**super().memory(), "sound": {"count": self.first_count, "state": self.sound_state}}
-
-    def recall(self, memory: dict[str, Any]) -> None:
-        super().recall(memory)
-        self.first_count, self.sound_state = memory["sound"]["count"], memory["sound"]["state"]
+    def sizes(self, data: Data) -> Tensor:
+        return hard(self.clusters.logits(self.sample_embedding(data, 10_000))).sum(0)
 
 
 @hyperparameters
