@@ -17,7 +17,7 @@ REPAIRED = "Clusters began to die"
 
 @pytest.fixture(params=GUARDED, ids=lambda method: method.__name__)
 def quick(request):
-    settings = {"pretrain_epochs": 5, "epochs": 6, "random_state": 0, "device": "cpu", **GUARDED[request.param]}
+    settings = {"network": "identity", "epochs": 6, "random_state": 0, "device": "cpu", **GUARDED[request.param]}
     return lambda **changes: request.param(3, **{**settings, **changes})
 
 

@@ -288,7 +288,7 @@ def test_rows_that_begin_alike_run_at_once(runner, records, beside, monkeypatch)
     parties = []
     perform = lanes._perform
     monkeypatch.setattr(lanes, "_perform", lambda group: parties.append(len(group)) or perform(group))
-    mine = {"n_clusters": 10, "network": "dense", "embedding_dim": 4, "rescale": False, "tolerance": 0}
+    mine = {"n_clusters": 10, "network": "dense", "embedding_dim": 4, "rescale": False, "tolerance": 0, "repair": False}
     start = Spec("digits", "cross-metric", changes={**mine, "pretrain_epochs": 2, "epochs": 0}, rows=120, shared=True)
     specs = [
         Spec("digits", "cross-metric", changes={**mine, "pretrain_epochs": 0, **own}, rows=120, begins=start)
