@@ -47,7 +47,7 @@ EXPECTED_FAILURES = {"check_estimator_sparse_array": CLASSIFIER, "check_estimato
 
 @pytest.mark.filterwarnings("ignore:.*check_array_api_input")  # skips itself unless SCIPY_ARRAY_API is set
 @parametrize_with_checks(
-    [getattr(diffclust, name)(3, pretrain_epochs=4, epochs=4, device="cpu") for name in ESTIMATORS],
+    [getattr(diffclust, name)(3, pretrain_epochs=2, epochs=2, device="cpu") for name in ESTIMATORS],
     expected_failed_checks=lambda estimator: EXPECTED_FAILURES,
     xfail_strict=True,
 )
