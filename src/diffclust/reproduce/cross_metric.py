@@ -1,10 +1,10 @@
 """The tables of "Deep Clustering With Sample-Assignment Invariance Prior" (Peng et al., TNNLS 2020).
 
-Every row has the paper's settings, `CrossMetric.paper(...)`, a guarded one a guard besides, for 100 epochs on all of MNIST, where labels hardly change
-from then on, and on CIFAR-10, and 300 elsewhere. For each seed all variants begin with one denoising autoencoder and
-the k-means centres on it, and that k-means is a row of its own. The paper does not say how long the autoencoder was
-trained, and its learning rates cannot be read in our copy: see `benchmarks/cross_metric.py`. Labels by P₂ are read off
-the runs whose labels by P₁ are in the table.
+Every row has the paper's settings, `CrossMetric.paper(...)`, a guarded one `repair` besides, for 100 epochs on all of
+MNIST, where labels hardly change from then on, and on CIFAR-10, and 300 elsewhere. For each seed all variants begin
+with one denoising autoencoder and the k-means centres on it, and that k-means is a row of its own. The paper does not
+say how long the autoencoder was trained, and its learning rates cannot be read in our copy: see
+`benchmarks/cross_metric.py`. Labels by P₂ are read off the runs whose labels by P₁ are in the table.
 """
 
 from dataclasses import replace
