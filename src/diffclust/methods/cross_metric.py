@@ -177,7 +177,8 @@ class CrossMetric(AutoencoderClusterer):
         after the fit, by `set_params`.
     centered: see angles (cosine, correlation) from the mean of the embedding before clustering. False: from zero.
     spread: least mean distance of the target's metric before clustering; smaller ones are multiplied up to it, as
-        1 / (1 + z²) is all but flat where z is small, and cosine distances are at most 2. 0: as they are.
+        1 / (1 + z²) is all but flat where z is small, and cosine distances are at most 2. Where embeddings are that
+        close together, centres learn as they would if these were multiplied as well. 0: as they are.
     power: r, of the closeness.
     matched: raise the target's power before clustering until P₂ is as decided as P₁, by their mean entropies (up to 8).
         Where P₁ is all or nothing, as with two clusters, it stays. False: r for both, as in the paper.
@@ -233,7 +234,7 @@ class CrossMetric(AutoencoderClusterer):
             lr=lr,
             metric="cosine",
             detach="none",
-            centered=False,
+            centered=network != "dense",
             spread=6.0,
             matched=False,
             noise=0.3,
@@ -248,7 +249,7 @@ class CrossMetric(AutoencoderClusterer):
             ("mnist-test", 10, "dense", 10, 3000, "momentum", 0.001, 0.9, 300),
             ("mnist-test-cnn", 10, "conv-pool", 10, 3000, "momentum", 0.001, 0.9, 300),
             ("reuters10k", 4, "dense", 10, 3000, "momentum", 1.0, 0.9, 500),
-            ("cifar10-test", 10, "dense", 100, 4500, "momentum", 0.001, 0.9, 300),
+            ("cifar10-test", 10, "dense", 100, 4500, "momentum", 1e-5, 0.9, 300),
             ("cifar100", 5, "dense", 10, 3000, "adadelta", 1.0, 1.0, 300),
         )
     }

@@ -46,6 +46,8 @@ class CrossMetricLayer(ClusterLayer):
     A target that is less decided than the prediction makes the prediction undecided. There are two ways out. P₁ does
     not depend on the scale of the rows, but 1 / (1 + z²) has a scale of its own, and is all but flat where z is small:
     `stretch_to` multiplies such distances. And `match_powers` gives each target the power r at which it is as decided.
+    A step of gradient descent is longer the smaller the rows are, and centres of rows within a unit cube would jump and
+    merge at a rate that suits larger ones: `pace` slows them down to what they would do in the units of `stretch_to`.
     The loss has the frequencies of the rows it is given. Answers have those that `count` last kept, so that a row's
     does not depend on the others.
     """
@@ -53,6 +55,7 @@ class CrossMetricLayer(ClusterLayer):
     frequencies: Tensor  # mean_i Q_ij of each assignment over all rows (1 + metrics, k)
     origin: Tensor  # (d,)
     stretch: Tensor  # factor on the distances of each target (metrics,)
+    pace: Tensor  # factor on the gradient of the centres ()
     powers: Tensor  # r of each assignment (1 + metrics,)
     temperature = 1.0
 
@@ -88,6 +91,7 @@ class CrossMetricLayer(ClusterLayer):
         self.register_buffer("frequencies", torch.ones(1 + len(self.metrics), n_clusters))
         self.register_buffer("origin", torch.zeros(embedding_dim))
         self.register_buffer("stretch", torch.ones(len(self.metrics)))
+        self.register_buffer("pace", torch.ones(()))
         self.register_buffer("powers", torch.full((1 + len(self.metrics),), float(power)))
 
     # ---- the assignments
@@ -97,6 +101,7 @@ class CrossMetricLayer(ClusterLayer):
         dtype = torch.promote_types(z.dtype, self.weight.dtype)
         z, centers = z.to(dtype), self.centers.to(dtype)
         with torch.autocast(z.device.type, enabled=False):  # distances are differences: no room for bf16
+            centers = centers.detach() + self.pace * (centers - centers.detach())
             z, centers = z - self.origin, centers - self.origin
             plain = euclidean(z, centers)
             distances = [plain if metric == "euclidean" else METRICS[metric](z, centers) for metric in self.metrics]
@@ -124,12 +129,16 @@ class CrossMetricLayer(ClusterLayer):
 
     @torch.no_grad()
     def stretch_to(self, z: Tensor, least: float) -> None:
-        """Multiply the distances of a target by what brings their mean over these rows up to `least`; never by < 1."""
+        """Multiply the distances of a target by what brings their mean over these rows up to `least`; never by < 1.
+        Centres learn as if rows had been multiplied as well: by a step of s times its size for rows of s times
+        theirs."""
         z, centers = z.double() - self.origin, self.centers.double() - self.origin
         means = torch.stack([METRICS[metric](z, centers).mean() for metric in self.metrics])
         rounding = [1e-6 if metric in ("cosine", "correlation") else 1e-30 for metric in self.metrics]
         there = means > means.new_tensor(rounding)  # else all rows and centres are one
         self.stretch.copy_(torch.where(there, least / torch.where(there, means, 1), 1).clamp_min(1))
+        mean = euclidean(z, centers).mean()
+        self.pace.copy_((mean / least).square().clamp_max(1) if least and mean > 1e-30 else torch.tensor(1.0))
 
     @torch.no_grad()
     def match_powers(self, z: Tensor, most: float = 8.0) -> None:
