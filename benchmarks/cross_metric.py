@@ -6,7 +6,8 @@
 
 Studies: gradients (HOMO and HOE; nothing, the target or the prediction detached), variants (all four), metrics (also
 with angles seen from zero, and two at once), spread (distances as they are, or multiplied), matched (the target's power
-raised until it is as decided as the prediction, or not), rates (1e-2 to 1e-6), pretraining (for how many epochs),
+raised until it is as decided as the prediction, or not), rates (1e-2 to 1e-5, angles seen from zero as in the paper's
+settings), cnn (its CNN: 1e-3 to 1e-5, angles seen from zero or from the mean), pretraining (for how many epochs),
 divergences, units (values as they are, brought to the network's units, or less their means), and the paper's Figures 4
 to 6 with HOE: noise, decay, size.
 
@@ -53,7 +54,12 @@ STUDIES: dict[str, list[dict[str, Any]]] = {
     ],
     "spread": [{"metric": m, "spread": s} for m in (*BOTH, "correlation") for s in (0.0, 3.0, 6.0, 12.0)],
     "matched": [{"metric": m, "matched": on} for m in METRICS for on in (True, False)],
-    "rates": [{"metric": m, "lr": float(f"1e-{p}")} for m in BOTH for p in range(2, 7)],
+    "rates": [{"metric": m, "lr": float(f"1e-{p}"), "centered": False} for m in BOTH for p in range(2, 6)],
+    "cnn": [
+        {"network": "conv-pool", "metric": m, "lr": float(f"1e-{p}"), "centered": c}
+        for m, c in (("euclidean", False), ("cosine", False), ("cosine", True))
+        for p in range(3, 5)
+    ],
     "pretraining": [{"metric": m, "pretrain_epochs": n} for n in (10, 20, 50, 100, 300) for m in BOTH],
     "divergences": [{"metric": m, "divergence": d} for m in BOTH for d in ("kl", "jensen-shannon", "hellinger")],
     "units": [{"metric": m, "rescale": r} for m in BOTH for r in (True, False, "mean")],
@@ -61,7 +67,13 @@ STUDIES: dict[str, list[dict[str, Any]]] = {
     "decay": [{"metric": "cosine", "decay": p / 10} for p in (1, 3, 5, 7, 9, 10)],
     "size": [{"metric": "cosine", "embedding_dim": d} for d in (5, 10, 20, 50, 100)],
 }
-OF_THE_NETWORK = ("noise", "embedding_dim", "rescale", "pretrain_epochs")  # settings that pretraining depends on
+OF_THE_NETWORK = (
+    "network",
+    "noise",
+    "embedding_dim",
+    "rescale",
+    "pretrain_epochs",
+)  # settings that pretraining depends on
 DECAYS = 5  # in a run, whatever its length
 FIELDS = (
     "study", "data", "setting", "seed", "pretrain_epochs", "epochs", "acc", "nmi", "ari", "precision", "start_acc",
@@ -73,7 +85,8 @@ FIELDS = (
 
 def settings(data: str, seed: int, options: argparse.Namespace) -> dict[str, Any]:
     k = {"reuters-r8": 8, "coil20": 20}.get(data, 10)
-    paper = {**CrossMetric.papers["mnist-test"], "n_clusters": k, "centered": True, "tolerance": 0, "lr": 0.001}
+    paper = CrossMetric.papers.get(data, CrossMetric.papers["mnist-test"])
+    paper = {**paper, "n_clusters": k, "centered": True, "tolerance": 0, "lr": 0.001}
     every = max(1, options.epochs // DECAYS)
     return {**paper, "epochs": options.epochs, "decay_every": every, "random_state": seed, "device": options.device}
 
