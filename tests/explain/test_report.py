@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
+from sklearn.decomposition import PCA
 from sklearn.exceptions import NotFittedError
 
 from diffclust import TELL, metrics
 from diffclust.callbacks import TrainingRecord
+from diffclust.report.layout import pca
 from diffclust.report.payload import value_range
 
 pytest.importorskip("plotly", reason="plotly is not installed: no report to write")
@@ -121,6 +123,21 @@ def test_thumbnails_are_the_rows(fitted, digits, tmp_path):
         if name == "thumbnails":
             top, left = 8 * (77 // sprite["columns"]), 8 * (77 % sprite["columns"])
             assert np.allclose(sheet[top : top + 8, left : left + 8] / 255, digits[0][77], atol=1 / 255)
+
+
+@pytest.mark.parametrize("shape", [(300, 10), (20, 300), (30, 1), (3, 2)])
+def test_principal_components_are_scikit_learns(shape):
+    z = np.random.default_rng(0).normal(size=shape) * np.linspace(3, 1, shape[1])
+    k = min(2, *shape)
+    ours, theirs = pca(z), PCA(k).fit_transform(z)
+    assert ours.shape == (len(z), 2)
+    assert np.allclose(np.abs(ours[:, :k]), np.abs(theirs), atol=1e-9)
+    assert (ours[:, k:] == 0).all()
+
+
+@pytest.mark.parametrize("shape", [(10, 4), (4, 10), (1, 4)])
+def test_rows_that_are_all_one_are_one_point_of_the_map(shape):
+    assert (pca(np.ones(shape, np.float32)) == 0).all()
 
 
 def test_a_large_set_is_sampled_and_stays_small(tmp_path):

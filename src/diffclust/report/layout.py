@@ -5,6 +5,7 @@ from typing import Literal
 
 import numpy as np
 import torch
+from scipy.linalg import eigh
 
 from ..extras import extra
 
@@ -14,9 +15,16 @@ Layout = Literal["t-SNE", "PCA"]
 def pca(z: np.ndarray) -> np.ndarray:
     """The first two principal components, each pointing to where most of its weight is: (n, d) -> (n, 2)"""
     centred = z - z.mean(0)
-    _, _, axes = np.linalg.svd(centred[np.linspace(0, len(z) - 1, min(len(z), 5000)).astype(int)], full_matrices=False)
-    axes = axes[:2] * np.sign(axes[:2].sum(1, keepdims=True) + 1e-12)
-    flat = centred @ axes.T
+    rows = centred[np.linspace(0, len(z) - 1, min(len(z), 5000)).astype(int)].astype(np.float64)
+    wide = rows.shape[1] > len(rows)  # then the products of rows are the smaller matrix
+    products = rows @ rows.T if wide else rows.T @ rows
+    last = len(products) - 1
+    axes = eigh(products, subset_by_index=(max(0, last - 1), last))[1].T[::-1]
+    if wide:
+        axes = axes @ rows
+        axes /= np.linalg.norm(axes, axis=1, keepdims=True) + 1e-300
+    axes *= np.sign(axes.sum(1, keepdims=True) + 1e-12)
+    flat = centred @ axes.T.astype(z.dtype)
     return np.pad(flat, ((0, 0), (0, 2 - flat.shape[1])))
 
 
@@ -24,9 +32,9 @@ def spread_out(
     z: np.ndarray, how: Layout, start: np.ndarray | None = None, steps: tuple[int, int] = (100, 250)
 ) -> np.ndarray:
     """Rows (n, d) on the plane (n, 2); t-SNE starts from `start` or the principal components."""
-    first = pca(z) if start is None else start
     if how == "PCA" or len(z) < 8:
         return pca(z)
+    first = pca(z) if start is None else start
     tsne = extra("openTSNE", "report", "A t-SNE map")
     first = first / (first[:, 0].std() or 1.0) * 1e-4
     if not first.std() > 0:  # all rows are one point
