@@ -573,7 +573,7 @@ def test_permuting_the_centres_permutes_the_columns(fitted, blobs, order):
         for weights in permuted.model_.clusters.parameters():
             weights.copy_(weights[order])
         for counted in permuted.model_.clusters.buffers():
-            if counted.shape[-1] == len(order):  # a number for each cluster
+            if counted.shape[-1:] == (len(order),):  # a number for each cluster
                 counted.copy_(counted[..., order])
     assert np.allclose(permuted.predict_proba(blobs[0]), before[:, order], atol=1e-5)
 

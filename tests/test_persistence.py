@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import shutil
 import subprocess
 import sys
 import threading
@@ -14,17 +15,29 @@ import pytest
 import torch
 
 import diffclust
+from conftest import ESTIMATORS, quick_settings
 from diffclust.persistence import SETTINGS, SUMS, TENSORS, _sums
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
 
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory):
+    """Models by the names of their methods, and the folder they are saved in."""
+    return {}, tmp_path_factory.mktemp("models")
+
+
 @pytest.fixture
-def saved(method, quick, digits, tmp_path):
-    init = {"init": "k-means++"} if hasattr(method, "init") else {}
-    model = quick(4, n_init=2, **init).fit(digits[0])
-    model.save(tmp_path / "m")
-    return model, tmp_path / "m"
+def saved(method, quick, digits, kept, tmp_path):
+    """A fitted model, and a folder with it that a test may spoil."""
+    models, folder = kept
+    name = method.__name__
+    if name not in models:
+        init = {"init": "k-means++"} if hasattr(method, "init") else {}
+        models[name] = quick(4, n_init=2, **init).fit(digits[0])
+        models[name].save(folder / name)
+    shutil.copytree(folder / name, tmp_path / "m")
+    return models[name], tmp_path / "m"
 
 
 def test_round_trip(saved, digits):
@@ -57,15 +70,21 @@ def test_rows_keep_units_and_names(method, quick, blobs, tmp_path):
         again.predict(frame.add_prefix("other"))
 
 
-def test_loads_in_a_fresh_process(saved, digits, tmp_path):
-    model, folder = saved
+def test_every_method_loads_in_a_fresh_process(digits, tmp_path):
+    labels = {}
+    for name in ESTIMATORS:
+        model = getattr(diffclust, name)(4, **quick_settings(name)).fit(digits[0])
+        model.save(tmp_path / name)
+        labels[name] = model.labels_.tolist()
     np.save(tmp_path / "x.npy", digits[0])
     code = (
-        "import sys, numpy as np, torch, diffclust; torch.set_num_threads(1);"
-        f"print(diffclust.load({str(folder)!r}).predict(np.load({str(tmp_path / 'x.npy')!r})).tolist())"
+        "import json, sys, numpy as np, torch, diffclust; from pathlib import Path; torch.set_num_threads(1);"
+        "folder = Path(sys.argv[1]); x = np.load(folder / 'x.npy');"
+        "print(json.dumps({name: diffclust.load(folder / name).predict(x).tolist() for name in sys.argv[2:]}))"
     )
-    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert json.loads(answer.stdout) == model.labels_.tolist()
+    arguments = [sys.executable, "-c", code, str(tmp_path), *ESTIMATORS]
+    answer = subprocess.run(arguments, capture_output=True, text=True, check=True)
+    assert json.loads(answer.stdout) == labels
 
 
 @pytest.mark.parametrize("name", [SETTINGS, TENSORS, SUMS])

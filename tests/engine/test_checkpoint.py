@@ -197,36 +197,33 @@ def test_a_fault_at_any_write_leaves_a_whole_checkpoint(tmp_path, monkeypatch, c
     assert folder.read()["number"] == 99
 
 
-SCRIPT = """
+LONG = {"pretrain_epochs": 12, "epochs": 12, "n_init": 2, "random_state": 0, "device": "cpu"}
+SCRIPT = f"""
 import sys, warnings, numpy as np, torch
 torch.set_num_threads(1)
 warnings.simplefilter("ignore")
 import diffclust
-X = np.load(sys.argv[1])
-settings = dict(pretrain_epochs=12, epochs=12, n_init=2, random_state=0, checkpoint_every=1, device="cpu")
-model = diffclust.TELL(4, checkpoint=sys.argv[2], **settings).fit(X)
-np.save(sys.argv[3], model.labels_)
+folder = sys.argv[1]
+model = diffclust.TELL(4, checkpoint=folder + "/checkpoint", checkpoint_every=1, **{LONG})
+model.fit(np.load(folder + "/x.npy"))
+np.save(folder + "/labels.npy", model.labels_)
 """
 
 
 def test_a_process_killed_for_good_is_resumed(digits, tmp_path):
     np.save(tmp_path / "x.npy", digits[0])
-    arguments = [sys.executable, "-c", SCRIPT, str(tmp_path / "x.npy")]
-    subprocess.run([*arguments, str(tmp_path / "a"), str(tmp_path / "whole.npy")], check=True)
-    result = tmp_path / "resumed.npy"
-    kills = 0
-    while not result.exists() and kills < 3:
-        process = subprocess.Popen([*arguments, str(tmp_path / "b"), str(result)])
-        before = len(list((tmp_path / "b").glob("*"))) if (tmp_path / "b").exists() else 0
-        while process.poll() is None and not (tmp_path / "b").exists():
+    command = [sys.executable, "-c", SCRIPT, str(tmp_path)]
+    ends = []
+    for wait in (0.2, 0.5):  # in the midst of the training, wherever that is
+        process = subprocess.Popen(command)
+        while process.poll() is None and not (tmp_path / "checkpoint").exists():
             time.sleep(0.01)
-        time.sleep(0.2 + 0.3 * kills + 0.01 * before)
+        time.sleep(wait)
         process.send_signal(signal.SIGKILL)
-        process.wait()
-        kills += 1
-    subprocess.run([*arguments, str(tmp_path / "b"), str(result)], check=True)
-    assert kills
-    assert (np.load(result) == np.load(tmp_path / "whole.npy")).all()
+        ends.append(process.wait())
+    assert -signal.SIGKILL in ends
+    subprocess.run(command, check=True)
+    assert (np.load(tmp_path / "labels.npy") == diffclust.TELL(4, **LONG).fit(digits[0]).labels_).all()
 
 
 @pytest.mark.parametrize("phase", ["pretraining", "clustering"])
