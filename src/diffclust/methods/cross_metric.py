@@ -80,7 +80,7 @@ class CrossMetricModel(ClusterModel):
         z = self.sample_embedding(data)
         if self.centered:
             self.clusters.look_from(z)
-        self.clusters.stretch_to(z, self.spread)
+        self.clusters.stretch_to(z, self.spread, self.autoencoder.bounded)
         if self.matched:
             self.clusters.match_powers(z)
         self.look(data)
@@ -178,7 +178,7 @@ class CrossMetric(AutoencoderClusterer):
     centered: see angles (cosine, correlation) from the mean of the embedding before clustering. False: from zero.
     spread: least mean distance of the target's metric before clustering; smaller ones are multiplied up to it, as
         1 / (1 + z²) is all but flat where z is small, and cosine distances are at most 2. Where embeddings are that
-        close together, centres learn as they would if these were multiplied as well. 0: as they are.
+        close together, learning is slowed down to what it would be if they were multiplied as well. 0: as they are.
     power: r, of the closeness.
     matched: raise the target's power before clustering until P₂ is as decided as P₁, by their mean entropies (up to 8).
         Where P₁ is all or nothing, as with two clusters, it stays. False: r for both, as in the paper.

@@ -99,6 +99,11 @@ class Autoencoder(nn.Module):
         return self.n_values * F.mse_loss(y.reshape(target.shape), target) / 2
 
     @property
+    def bounded(self) -> bool:
+        """Embeddings lie between zero and one: there is a sigmoid at the bottleneck."""
+        return self.config.get("bottleneck") == "sigmoid"
+
+    @property
     def n_values(self) -> int:
         """Values a sample has: what turns a loss per value into one per sample."""
         return int(torch.Size(self.input_shape).numel())

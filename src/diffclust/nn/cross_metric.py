@@ -15,6 +15,7 @@ from .ops import (
     euclidean,
     log_balance,
     log_student_t,
+    slowed,
     sparse_closeness,
     squared_distances,
 )
@@ -46,8 +47,8 @@ class CrossMetricLayer(ClusterLayer):
     A target that is less decided than the prediction makes the prediction undecided. There are two ways out. P₁ does
     not depend on the scale of the rows, but 1 / (1 + z²) has a scale of its own, and is all but flat where z is small:
     `stretch_to` multiplies such distances. And `match_powers` gives each target the power r at which it is as decided.
-    A step of gradient descent is longer the smaller the rows are, and centres of rows within a unit cube would jump and
-    merge at a rate that suits larger ones: `pace` slows them down to what they would do in the units of `stretch_to`.
+    A step of gradient descent is the longer the smaller the rows are: a rate that suits large ones makes the centres of
+    small ones jump and merge. `stretch_to` slows learning down, too, to what it would be in its units.
     The loss has the frequencies of the rows it is given. Answers have those that `count` last kept, so that a row's
     does not depend on the others.
     """
@@ -55,7 +56,7 @@ class CrossMetricLayer(ClusterLayer):
     frequencies: Tensor  # mean_i Q_ij of each assignment over all rows (1 + metrics, k)
     origin: Tensor  # (d,)
     stretch: Tensor  # factor on the distances of each target (metrics,)
-    pace: Tensor  # factor on the gradient of the centres ()
+    pace: Tensor  # factors on the loss's gradient by the rows and by the centres (2,)
     powers: Tensor  # r of each assignment (1 + metrics,)
     temperature = 1.0
 
@@ -91,17 +92,17 @@ class CrossMetricLayer(ClusterLayer):
         self.register_buffer("frequencies", torch.ones(1 + len(self.metrics), n_clusters))
         self.register_buffer("origin", torch.zeros(embedding_dim))
         self.register_buffer("stretch", torch.ones(len(self.metrics)))
-        self.register_buffer("pace", torch.ones(()))
+        self.register_buffer("pace", torch.ones(2))
         self.register_buffer("powers", torch.full((1 + len(self.metrics),), float(power)))
 
     # ---- the assignments
 
-    def closeness(self, z: Tensor) -> list[Tensor]:
+    def closeness(self, z: Tensor, centers: Tensor | None = None) -> list[Tensor]:
         """Q of the prediction, then of each target: (b, d) -> (b, k) each."""
-        dtype = torch.promote_types(z.dtype, self.weight.dtype)
-        z, centers = z.to(dtype), self.centers.to(dtype)
+        centers = self.centers if centers is None else centers
+        dtype = torch.promote_types(z.dtype, centers.dtype)
+        z, centers = z.to(dtype), centers.to(dtype)
         with torch.autocast(z.device.type, enabled=False):  # distances are differences: no room for bf16
-            centers = centers.detach() + self.pace * (centers - centers.detach())
             z, centers = z - self.origin, centers - self.origin
             plain = euclidean(z, centers)
             distances = [plain if metric == "euclidean" else METRICS[metric](z, centers) for metric in self.metrics]
@@ -109,11 +110,12 @@ class CrossMetricLayer(ClusterLayer):
             return [sparse_closeness(plain), *(log_student_t(each.square()).exp() for each in stretched)]
 
     def assignments(self, z: Tensor, frequencies: Tensor | None = None) -> list[Tensor]:
-        """P₁, P₂, ...; by the frequencies of these rows, unless others are given."""
-        closeness = self.closeness(z)
+        """P₁, P₂, ...; by the frequencies of these rows and for learning at the pace, unless others are given."""
         if frequencies is None:
+            closeness = self.closeness(slowed(z, self.pace[0]), slowed(self.centers, self.pace[1]))
             each = totals(*(q.sum(0) for q in closeness))
         else:
+            closeness = self.closeness(z)
             each = frequencies.to(closeness[0].dtype).unbind()
         return [log_balance(q, f, r).exp() for q, f, r in zip(closeness, each, self.powers, strict=True)]
 
@@ -128,17 +130,20 @@ class CrossMetricLayer(ClusterLayer):
         self.origin.copy_(z.mean(0))
 
     @torch.no_grad()
-    def stretch_to(self, z: Tensor, least: float) -> None:
+    def stretch_to(self, z: Tensor, least: float, bounded: bool = False) -> None:
         """Multiply the distances of a target by what brings their mean over these rows up to `least`; never by < 1.
-        Centres learn as if rows had been multiplied as well: by a step of s times its size for rows of s times
-        theirs."""
+        And learn as if rows and centres had been multiplied until their Euclidean distances have that mean.
+
+        bounded: the rows are a sigmoid's, whose slope makes up for their size: slow down the centres alone."""
         z, centers = z.double() - self.origin, self.centers.double() - self.origin
-        means = torch.stack([METRICS[metric](z, centers).mean() for metric in self.metrics])
-        rounding = [1e-6 if metric in ("cosine", "correlation") else 1e-30 for metric in self.metrics]
+        metrics = ("euclidean", *self.metrics)
+        means = torch.stack([METRICS[metric](z, centers).mean() for metric in metrics])
+        rounding = [1e-6 if metric in ("cosine", "correlation") else 1e-30 for metric in metrics]
         there = means > means.new_tensor(rounding)  # else all rows and centres are one
-        self.stretch.copy_(torch.where(there, least / torch.where(there, means, 1), 1).clamp_min(1))
-        mean = euclidean(z, centers).mean()
-        self.pace.copy_((mean / least).square().clamp_max(1) if least and mean > 1e-30 else torch.tensor(1.0))
+        size, *stretch = torch.where(there, least / torch.where(there, means, 1), 1).clamp_min(1)
+        self.stretch.copy_(torch.stack(stretch))
+        pace = size**-2  # gradients are `size` times as large as in those units, and what they move is so much smaller
+        self.pace.copy_(torch.stack([torch.ones_like(pace) if bounded else pace, pace]))
 
     @torch.no_grad()
     def match_powers(self, z: Tensor, most: float = 8.0) -> None:
