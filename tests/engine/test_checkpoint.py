@@ -57,12 +57,20 @@ def test_any_state_comes_back_as_it_was():
     assert again["history"] == state["history"]
 
 
+@pytest.fixture(scope="module")
+def undisturbed():
+    """Fits that nothing disturbed, by method and settings."""
+    return {}
+
+
 @pytest.mark.parametrize(
     "moment",
     [(0, "pretraining", 0), (0, "pretraining", 3), (0, "clustering", 2), (1, "pretraining", 1), (1, "clustering", 3)],
 )
 @pytest.mark.parametrize("joint", [True, False])
-def test_a_killed_fit_ends_with_the_labels_it_would_have_had(method, quick, digits, tmp_path, moment, joint):
+def test_a_killed_fit_ends_with_the_labels_it_would_have_had(
+    method, quick, digits, undisturbed, tmp_path, moment, joint
+):
     if method.__name__ not in ("TELL", "KMeansNet") and moment != (1, "clustering", 3):
         pytest.skip("the engine's business, tried with two methods; the last moment needs all a method remembers")
     settings = {"pretrain_epochs": 4, "epochs": 5, "n_init": 2}
@@ -70,7 +78,9 @@ def test_a_killed_fit_ends_with_the_labels_it_would_have_had(method, quick, digi
         settings["joint"] = joint
     elif not joint:
         pytest.skip(f"{method.__name__} has one way to train")
-    whole = quick(4, **settings).fit(digits[0])
+    if (method, joint) not in undisturbed:
+        undisturbed[method, joint] = quick(4, **settings).fit(digits[0])
+    whole = undisturbed[method, joint]
     model = quick(4, **settings, checkpoint=tmp_path, checkpoint_every=2, callbacks=[killer(*moment)])
     with pytest.raises(Killed):
         model.fit(digits[0])

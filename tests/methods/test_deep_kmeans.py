@@ -148,7 +148,7 @@ def test_the_annealed_start_is_uniform():
 
 
 def test_annealing_finds_clusters_from_nothing(blobs):
-    model = DeepKMeans(3, annealing=True, weight=0.1, epochs=200, random_state=0).fit(blobs[0])
+    model = DeepKMeans(3, annealing=True, weight=0.1, epochs=100, random_state=0).fit(blobs[0])
     assert adjusted_rand_score(blobs[1], model.labels_) > 0.95
 
 
