@@ -135,6 +135,15 @@ def test_principal_components_are_scikit_learns(shape):
     assert (ours[:, k:] == 0).all()
 
 
+@pytest.mark.parametrize("shape", [(2, 5), (2, 9), (6, 9), (9, 6), (50, 3)])
+def test_rows_on_a_line_stay_on_it(shape):
+    n, d = shape
+    along = np.random.default_rng(0).normal(size=n)
+    points = pca((along[:, None] * np.arange(1, d + 1)).astype(np.float32))
+    assert np.allclose(points[:, 0], (along - along.mean()) * np.linalg.norm(np.arange(1, d + 1)), rtol=1e-4, atol=1e-4)
+    assert np.allclose(points[:, 1], 0, atol=1e-4)
+
+
 @pytest.mark.parametrize("shape", [(10, 4), (4, 10), (1, 4)])
 def test_rows_that_are_all_one_are_one_point_of_the_map(shape):
     assert (pca(np.ones(shape, np.float32)) == 0).all()

@@ -19,12 +19,12 @@ def pca(z: np.ndarray) -> np.ndarray:
     wide = rows.shape[1] > len(rows)  # then the products of rows are the smaller matrix
     products = rows @ rows.T if wide else rows.T @ rows
     last = len(products) - 1
-    axes = eigh(products, subset_by_index=(max(0, last - 1), last))[1].T[::-1]
+    lengths, axes = (found[..., ::-1].T for found in eigh(products, subset_by_index=(max(0, last - 1), last)))
     if wide:
-        axes = axes @ rows
-        axes /= np.linalg.norm(axes, axis=1, keepdims=True) + 1e-300
+        axes = axes @ rows / np.sqrt(np.maximum(lengths, 1e-300))[:, None]
+    axes = np.where(lengths > 1e-9 * lengths[0], 1, 0)[:, None] * axes  # else rows lie on a line, and this is rounding
     axes *= np.sign(axes.sum(1, keepdims=True) + 1e-12)
-    flat = centred @ axes.T.astype(z.dtype)
+    flat = centred @ axes.T.astype(centred.dtype)
     return np.pad(flat, ((0, 0), (0, 2 - flat.shape[1])))
 
 
