@@ -7,7 +7,7 @@
 Studies: gradients (HOMO and HOE; nothing, the target or the prediction detached), variants (all four), metrics (also
 with angles seen from zero, and two at once), spread (distances as they are, or multiplied), matched (the target's power
 raised until it is as decided as the prediction, or not), rates (1e-2 to 1e-5, angles seen from zero as in the paper's
-settings), cnn (its CNN: 1e-3 to 1e-5, angles seen from zero or from the mean), pretraining (for how many epochs),
+settings), cnn (its CNN: 1e-3 and 1e-4, angles seen from zero or from the mean), pretraining (for how many epochs),
 divergences, units (values as they are, brought to the network's units, or less their means), and the paper's Figures 4
 to 6 with HOE: noise, decay, size.
 
