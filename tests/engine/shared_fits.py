@@ -27,8 +27,8 @@ OWN = {
     "KMeansNet": {"joint": True, "repair": False},
     "DEC": {"tolerance": 0, "interval": 3},
     "IDEC": {"tolerance": 0, "interval": 3},
-    # slowly: this embedding is small, its distances are stretched 33 times, and rounding soon shows, in one process too
-    "CrossMetric": {"tolerance": 0, "noise": 0.0, "lr": 1e-4},
+    # slowly: this embedding is made 33 times as large, and rounding soon shows, in one process too
+    "CrossMetric": {"tolerance": 0, "repair": False, "noise": 0.0, "lr": 1e-4},
     "VaDE": {"repair": False},
 }
 METHODS = ("TELL", "KMeansNet", "DeepKMeans", "AEKMeans", "DCN", "DEC", "IDEC", "CrossMetric", "VaDE")

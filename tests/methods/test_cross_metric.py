@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from scipy.spatial.distance import cdist
 from scipy.stats import entropy
 from sklearn.metrics import adjusted_rand_score
 
@@ -176,6 +177,24 @@ def test_distances_are_spread_before_clustering_unless_told_otherwise(blobs, tmp
     model.save(tmp_path / "m")
     assert (diffclust.load(tmp_path / "m", device="cpu").model_.clusters.stretch == layer.stretch).all()
     assert (quick(metric="cosine", epochs=0, spread=0).fit(blobs[0]).model_.clusters.stretch == 1).all()
+
+
+def test_small_embeddings_are_made_larger_and_else_the_centres_slower(blobs):
+    small = quick(epochs=0, spread=0).fit(blobs[0])
+    large = quick(epochs=0, spread=60.0).fit(blobs[0])
+    z, centers = large.transform(blobs[0]), large.cluster_centers_
+    factor = 60 / cdist(small.transform(blobs[0]), small.cluster_centers_).mean()
+    assert cdist(z, centers).mean() == pytest.approx(60, rel=1e-4)
+    assert np.allclose(z, factor * small.transform(blobs[0]), rtol=1e-3, atol=1e-3)
+    assert np.allclose(centers, factor * small.cluster_centers_, rtol=1e-3, atol=1e-3)
+    seen = small.inverse_transform(small.cluster_centers_)
+    assert np.allclose(large.inverse_transform(centers), seen, rtol=1e-3, atol=1e-3)
+    assert large.model_.clusters.pace == pytest.approx(1, abs=1e-4)
+    squashed = DenseAutoencoder((6,), 4, hidden=(16,), bottleneck="sigmoid")
+    bounded = quick(epochs=0, spread=6.0, network=squashed).fit(blobs[0])
+    apart = cdist(bounded.transform(blobs[0]), bounded.cluster_centers_).mean()
+    assert apart < 2
+    assert bounded.model_.clusters.pace == pytest.approx((apart / 6) ** 2, rel=1e-3)
 
 
 def test_the_target_is_as_decided_as_the_prediction_before_clustering_unless_told_otherwise(digits, tmp_path):

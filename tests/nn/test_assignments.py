@@ -289,32 +289,30 @@ def test_stretched_assignments_do_not_depend_on_the_scale_of_the_rows():
 
 
 @pytest.mark.parametrize("metric", METRICS)
-@pytest.mark.parametrize("bounded", [True, False])
-def test_a_step_does_not_depend_on_the_scale_of_the_rows(metric, bounded):
+def test_a_step_of_the_centres_does_not_depend_on_the_scale_of_the_rows(metric):
     z, centers = rows(20, 4), rows(3, 4)
-    size = 6 / METRICS[metric](z, centers).mean().item()  # rows that need no stretching
+    enough = 6 / METRICS["euclidean"](z, centers).mean().item()
     steps = []
-    for scale in (size, 1e-1, 1e-3) if metric == "euclidean" else (1e-1, 1e-3):
+    for scale in (enough, 1e-1, 1e-3) if metric == "euclidean" else (1e-1, 1e-3):
         layer = CrossMetricLayer(3, 4, [metric]).double()
         layer.set_centers(scale * centers)
-        x = (scale * z).requires_grad_()
-        layer.stretch_to(x.detach(), 6, bounded)
-        layer.loss(x).backward()
-        steps.append((layer.weight.grad / scale, x.grad / scale * (scale / size) ** (2 * bounded)))
-    assert all(step.abs().max() > 1e-3 for step in steps[0])
+        layer.stretch_to(scale * z, 6)
+        layer.loss(scale * z).backward()
+        steps.append(layer.weight.grad / scale)
+    assert steps[0].abs().max() > 1e-3
     for other in steps[1:]:
         torch.testing.assert_close(other, steps[0], rtol=1e-4, atol=1e-8)
 
 
-def test_learning_is_never_sped_up():
+def test_centres_are_never_sped_up():
     layer = CrossMetricLayer(3, 4, ["cosine"]).double()
     layer.set_centers(10 * rows(3, 4))
     layer.stretch_to(10 * rows(20, 4), 6)
-    assert layer.pace.tolist() == [1, 1]
+    assert layer.pace == 1
     layer.stretch_to(10 * rows(20, 4), 1e3)
-    assert (layer.pace < 1).all()
+    assert layer.pace < 1
     layer.stretch_to(10 * rows(20, 4), 0)
-    assert layer.pace.tolist() == [1, 1]
+    assert layer.pace == 1
 
 
 def test_rows_and_centres_that_are_all_one_are_not_stretched():
@@ -322,7 +320,7 @@ def test_rows_and_centres_that_are_all_one_are_not_stretched():
     layer.set_centers(torch.ones(3, 4))
     layer.stretch_to(torch.ones(5, 4), 6)
     assert layer.stretch.tolist() == [1]
-    assert layer.pace.tolist() == [1, 1]
+    assert layer.pace == 1
 
 
 def test_powers_are_matched_within_their_bounds():

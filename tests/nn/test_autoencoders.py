@@ -152,6 +152,26 @@ def test_conv_pool_has_the_papers_widths_and_a_sigmoid_bottleneck():
     assert isinstance(network.encoder[-1], nn.Sigmoid)
 
 
+@pytest.mark.parametrize(
+    ("kind", "options", "can"),
+    [
+        ("dense", {}, True),
+        ("conv", {}, True),
+        ("conv-pool", {"bottleneck": "linear"}, True),
+        ("conv-pool", {}, False),  # a sigmoid
+        ("dense", {"variational": True}, False),
+        ("identity", {}, False),
+    ],
+)
+def test_embeddings_can_be_made_larger_behind_a_linear_bottleneck(kind, options, can):
+    network, x = small(kind, (1, 8, 8), **options), torch.rand(5, 1, 8, 8)
+    z = network.encode(x)
+    seen = network.decode(z)
+    assert network.magnify(3.0) == can
+    torch.testing.assert_close(network.encode(x), 3 * z if can else z)
+    torch.testing.assert_close(network.decode(network.encode(x)), seen)
+
+
 def test_identity_gives_back_what_it_was_given():
     network, x = Identity((2, 3, 4)), torch.randn(5, 2, 3, 4)
     assert network.encode(x).equal(x.flatten(1))

@@ -78,9 +78,13 @@ class CrossMetricModel(ClusterModel):
     def before_training(self, data: Data) -> None:
         self.place_centers(data, self.start)
         z = self.sample_embedding(data)
+        factor = self.clusters.factors(z, self.spread)[0].item()
+        if factor > 1 and self.network_learns and self.autoencoder.magnify(factor):
+            self.clusters.set_centers(factor * self.clusters.centers)
+            z = factor * z
         if self.centered:
             self.clusters.look_from(z)
-        self.clusters.stretch_to(z, self.spread, self.autoencoder.bounded)
+        self.clusters.stretch_to(z, self.spread)
         if self.matched:
             self.clusters.match_powers(z)
         self.look(data)
@@ -166,8 +170,9 @@ class CrossMetric(AutoencoderClusterer):
     pretrained with Adam. `predict_proba` gives P₁ itself, or P₂ as `inference` says; with two clusters P₁ is all or
     nothing. `CrossMetric.paper("mnist", metric="cosine")` has the paper's settings, but for what it does not say or our
     copy does not show: the learning rate, its weight decay (none here) and how long the autoencoder is trained (50
-    epochs here, as in Deep k-Means, whose network is the same), for `spread`, without which angles lose clusters, and
-    for the mean it takes off the data: pixels are as they are here, since HOMO loses with that of each pixel gone.
+    epochs here, as in Deep k-Means, whose network is the same), for `spread`, without which angles lose clusters, for
+    the mean it takes off the data: pixels are as they are here, since HOMO loses with that of each pixel gone, and for
+    angles behind the CNN's sigmoid, which are seen from the mean.
 
     metric: of the target P₂: "euclidean" (HOMO), "cosine" (HOE), "correlation" (HOT), "cityblock" (HIT), or several
         of them, for a loss over all pairs of assignments.
@@ -176,9 +181,11 @@ class CrossMetric(AutoencoderClusterer):
     inference: the assignment that answers: "prediction" (P₁) or "target" (P₂, of the first metric). It can be changed
         after the fit, by `set_params`.
     centered: see angles (cosine, correlation) from the mean of the embedding before clustering. False: from zero.
-    spread: least mean distance of the target's metric before clustering; smaller ones are multiplied up to it, as
-        1 / (1 + z²) is all but flat where z is small, and cosine distances are at most 2. Where embeddings are that
-        close together, learning is slowed down to what it would be if they were multiplied as well. 0: as they are.
+    spread: least mean distance of rows and centres before clustering. Where they are closer together, the network's
+        last layer is multiplied, since a learning rate that suits large embeddings makes small ones jump. Behind a
+        sigmoid or in a network of your own the centres are slowed down instead, if the optimiser is one of plain
+        gradient descent. What is still below it by the target's metric is multiplied there, as 1 / (1 + z²) is all
+        but flat where z is small, and cosine distances are at most 2. 0: all as it is.
     power: r, of the closeness.
     matched: raise the target's power before clustering until P₂ is as decided as P₁, by their mean entropies (up to 8).
         Where P₁ is all or nothing, as with two clusters, it stays. False: r for both, as in the paper.

@@ -98,10 +98,17 @@ class Autoencoder(nn.Module):
             return self.n_values * F.binary_cross_entropy_with_logits(y.reshape(target.shape).float(), target)
         return self.n_values * F.mse_loss(y.reshape(target.shape), target) / 2
 
-    @property
-    def bounded(self) -> bool:
-        """Embeddings lie between zero and one: there is a sigmoid at the bottleneck."""
-        return self.config.get("bottleneck") == "sigmoid"
+    @torch.no_grad()
+    def magnify(self, factor: float) -> bool:
+        """Make embeddings `factor` times as large, and decode them as before. False: there is no linear bottleneck."""
+        layers = [*[*self.encoder.children()][-1:], *[*self.decoder.children()][:1]]
+        if self.variational or [type(layer) for layer in layers] != [nn.Linear, nn.Linear]:
+            return False
+        last, first = layers
+        for values in last.parameters():
+            values.mul_(factor)
+        first.weight.div_(factor)  # type: ignore[operator]
+        return True
 
     @property
     def n_values(self) -> int:
@@ -335,6 +342,9 @@ class Wrapped(Autoencoder):
 
     def synthesise(self, z: Tensor) -> Tensor:
         return self.module.decode(z)  # type: ignore[operator]
+
+    def magnify(self, factor: float) -> bool:
+        return False
 
     def reconstruction_loss(self, x: Tensor, z: Tensor) -> Tensor:
         return F.mse_loss(self.decode(z), x)

@@ -48,7 +48,7 @@ class CrossMetricLayer(ClusterLayer):
     not depend on the scale of the rows, but 1 / (1 + z²) has a scale of its own, and is all but flat where z is small:
     `stretch_to` multiplies such distances. And `match_powers` gives each target the power r at which it is as decided.
     A step of gradient descent is the longer the smaller the rows are: a rate that suits large ones makes the centres of
-    small ones jump and merge. `stretch_to` slows learning down, too, to what it would be in its units.
+    small ones jump and merge. `stretch_to` slows them down, too, to what they would do in its units.
     The loss has the frequencies of the rows it is given. Answers have those that `count` last kept, so that a row's
     does not depend on the others.
     """
@@ -56,7 +56,7 @@ class CrossMetricLayer(ClusterLayer):
     frequencies: Tensor  # mean_i Q_ij of each assignment over all rows (1 + metrics, k)
     origin: Tensor  # (d,)
     stretch: Tensor  # factor on the distances of each target (metrics,)
-    pace: Tensor  # factors on the loss's gradient by the rows and by the centres (2,)
+    pace: Tensor  # factor on the loss's gradient by the centres ()
     powers: Tensor  # r of each assignment (1 + metrics,)
     temperature = 1.0
 
@@ -92,7 +92,7 @@ class CrossMetricLayer(ClusterLayer):
         self.register_buffer("frequencies", torch.ones(1 + len(self.metrics), n_clusters))
         self.register_buffer("origin", torch.zeros(embedding_dim))
         self.register_buffer("stretch", torch.ones(len(self.metrics)))
-        self.register_buffer("pace", torch.ones(2))
+        self.register_buffer("pace", torch.ones(()))
         self.register_buffer("powers", torch.full((1 + len(self.metrics),), float(power)))
 
     # ---- the assignments
@@ -110,9 +110,9 @@ class CrossMetricLayer(ClusterLayer):
             return [sparse_closeness(plain), *(log_student_t(each.square()).exp() for each in stretched)]
 
     def assignments(self, z: Tensor, frequencies: Tensor | None = None) -> list[Tensor]:
-        """P₁, P₂, ...; by the frequencies of these rows and for learning at the pace, unless others are given."""
+        """P₁, P₂, ...; by the frequencies of these rows, and with centres at their pace, unless others are given."""
         if frequencies is None:
-            closeness = self.closeness(slowed(z, self.pace[0]), slowed(self.centers, self.pace[1]))
+            closeness = self.closeness(z, slowed(self.centers, self.pace))
             each = totals(*(q.sum(0) for q in closeness))
         else:
             closeness = self.closeness(z)
@@ -130,20 +130,21 @@ class CrossMetricLayer(ClusterLayer):
         self.origin.copy_(z.mean(0))
 
     @torch.no_grad()
-    def stretch_to(self, z: Tensor, least: float, bounded: bool = False) -> None:
+    def stretch_to(self, z: Tensor, least: float) -> None:
         """Multiply the distances of a target by what brings their mean over these rows up to `least`; never by < 1.
-        And learn as if rows and centres had been multiplied until their Euclidean distances have that mean.
+        And let gradient descent move the centres as if rows and centres were as far apart as that."""
+        size, *stretch = self.factors(z, least, ("euclidean", *self.metrics))
+        self.stretch.copy_(torch.stack(stretch))
+        self.pace.copy_(size**-2)  # gradients are `size` times as large as in those units, and centres so much nearer
 
-        bounded: the rows are a sigmoid's, whose slope makes up for their size: slow down the centres alone."""
+    @torch.no_grad()
+    def factors(self, z: Tensor, least: float, metrics: Sequence[str] = ("euclidean",)) -> Tensor:
+        """What brings the mean distance of these rows and the centres up to `least`, by each metric; never < 1."""
         z, centers = z.double() - self.origin, self.centers.double() - self.origin
-        metrics = ("euclidean", *self.metrics)
         means = torch.stack([METRICS[metric](z, centers).mean() for metric in metrics])
         rounding = [1e-6 if metric in ("cosine", "correlation") else 1e-30 for metric in metrics]
         there = means > means.new_tensor(rounding)  # else all rows and centres are one
-        size, *stretch = torch.where(there, least / torch.where(there, means, 1), 1).clamp_min(1)
-        self.stretch.copy_(torch.stack(stretch))
-        pace = size**-2  # gradients are `size` times as large as in those units, and what they move is so much smaller
-        self.pace.copy_(torch.stack([torch.ones_like(pace) if bounded else pace, pace]))
+        return torch.where(there, least / torch.where(there, means, 1), 1).clamp_min(1)
 
     @torch.no_grad()
     def match_powers(self, z: Tensor, most: float = 8.0) -> None:
