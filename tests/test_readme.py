@@ -45,3 +45,11 @@ def test_example(path, capsys, monkeypatch):
     monkeypatch.setattr(sys, "argv", [str(path), *ARGUMENTS.get(path.stem, [])])
     runpy.run_path(str(path), run_name="__main__")
     assert capsys.readouterr().out
+
+
+def test_the_table_of_defaults_is_the_recorded_one(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    import defaults
+    import sheet
+
+    assert defaults.table(sheet.read(defaults.RESULTS)) in (ROOT / "README.md").read_text()
