@@ -190,6 +190,9 @@ def test_small_embeddings_are_made_larger_and_else_the_centres_slower(blobs):
     seen = small.inverse_transform(small.cluster_centers_)
     assert np.allclose(large.inverse_transform(centers), seen, rtol=1e-3, atol=1e-3)
     assert large.model_.clusters.pace == pytest.approx(1, abs=1e-4)
+    near = quick(epochs=0, spread=1.5 * 60 / factor).fit(blobs[0])  # not that small
+    assert (near.transform(blobs[0]) == small.transform(blobs[0])).all()
+    assert near.model_.clusters.pace == 1
     squashed = DenseAutoencoder((6,), 4, hidden=(16,), bottleneck="sigmoid")
     bounded = quick(epochs=0, spread=6.0, network=squashed).fit(blobs[0])
     apart = cdist(bounded.transform(blobs[0]), bounded.cluster_centers_).mean()

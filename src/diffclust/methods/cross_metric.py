@@ -36,7 +36,7 @@ from ..engine.model import ClusterModel, Losses, Pretraining
 from ..estimator import hyperparameters
 from ..nn.autoencoders import Autoencoder
 from ..nn.cluster import Start
-from ..nn.cross_metric import CrossMetricLayer
+from ..nn.cross_metric import SMALL, CrossMetricLayer
 from ..nn.ops import DIVERGENCES, METRICS, log_balance
 from ..nn.parallel import batch_mean
 from .autoencoder import AutoencoderClusterer, paper_settings
@@ -79,7 +79,7 @@ class CrossMetricModel(ClusterModel):
         self.place_centers(data, self.start)
         z = self.sample_embedding(data)
         factor = self.clusters.factors(z, self.spread)[0].item()
-        if factor > 1 and self.network_learns and self.autoencoder.magnify(factor):
+        if factor > SMALL and self.network_learns and self.autoencoder.magnify(factor):
             self.clusters.set_centers(factor * self.clusters.centers)
             z = factor * z
         if self.centered:
@@ -181,11 +181,11 @@ class CrossMetric(AutoencoderClusterer):
     inference: the assignment that answers: "prediction" (P₁) or "target" (P₂, of the first metric). It can be changed
         after the fit, by `set_params`.
     centered: see angles (cosine, correlation) from the mean of the embedding before clustering. False: from zero.
-    spread: least mean distance of rows and centres before clustering. Where they are closer together, the network's
-        last layer is multiplied, since a learning rate that suits large embeddings makes small ones jump. Behind a
-        sigmoid or in a network of your own the centres are slowed down instead, if the optimiser is one of plain
-        gradient descent. What is still below it by the target's metric is multiplied there, as 1 / (1 + z²) is all
-        but flat where z is small, and cosine distances are at most 2. 0: all as it is.
+    spread: least mean distance by the target's metric before clustering; smaller ones are multiplied up to it, as
+        1 / (1 + z²) is all but flat where z is small, and cosine distances are at most 2. And where rows and centres
+        are less than half as far apart, by Euclid, the network's last layer is multiplied, since small embeddings jump
+        at a learning rate that suits others. Behind a sigmoid or in a network of your own the centres are slowed down
+        instead, if the optimiser is one of plain gradient descent. 0: all as it is.
     power: r, of the closeness.
     matched: raise the target's power before clustering until P₂ is as decided as P₁, by their mean entropies (up to 8).
         Where P₁ is all or nothing, as with two clusters, it stays. False: r for both, as in the paper.

@@ -22,6 +22,7 @@ from .ops import (
 from .parallel import totals
 
 DECIDED = 1e-3  # mean entropy below which an assignment is all or nothing
+SMALL = 2.0  # rows that would have to be more than so many times as large are too small for a rate that suits others
 
 Side = Literal["prediction", "target"]
 
@@ -132,10 +133,11 @@ class CrossMetricLayer(ClusterLayer):
     @torch.no_grad()
     def stretch_to(self, z: Tensor, least: float) -> None:
         """Multiply the distances of a target by what brings their mean over these rows up to `least`; never by < 1.
-        And let gradient descent move the centres as if rows and centres were as far apart as that."""
+        Where their Euclidean distances are less than half of it, gradient descent moves the centres as if they were."""
         size, *stretch = self.factors(z, least, ("euclidean", *self.metrics))
         self.stretch.copy_(torch.stack(stretch))
-        self.pace.copy_(size**-2)  # gradients are `size` times as large as in those units, and centres so much nearer
+        # gradients are `size` times as large as in those units, and centres so much nearer
+        self.pace.copy_(torch.where(size > SMALL, size**-2, 1))
 
     @torch.no_grad()
     def factors(self, z: Tensor, least: float, metrics: Sequence[str] = ("euclidean",)) -> Tensor:
