@@ -28,7 +28,7 @@ import torch.distributed as dist
 from sklearn.exceptions import ConvergenceWarning
 
 import diffclust
-from diffclust.engine.capture import Steps
+from diffclust.engine.accelerate.capture import Steps
 
 RESULTS = Path(__file__).parent / "results" / "distributed.csv"
 COMMON = {"random_state": 0, "augment": None, "pretrain_epochs": 0}

@@ -25,7 +25,7 @@ import diffclust
 from diffclust.engine.data import Data, TensorRows
 from diffclust.engine.loop import Progress
 from diffclust.engine.runtime import autocast
-from diffclust.networks import build
+from diffclust.estimator.networks import build
 
 BATCH = 256
 

@@ -14,7 +14,7 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent / "src"))
 
 from diffclust import __version__  # noqa: E402
-from diffclust.estimator import PrototypeClusterer  # noqa: E402
+from diffclust.estimator.base import PrototypeClusterer  # noqa: E402
 from diffclust.methods import METHODS, TRANSDUCTIVE  # noqa: E402
 from diffclust.methods.autoencoder import AutoencoderClusterer  # noqa: E402
 from diffclust.reproduce.curves import draw  # noqa: E402

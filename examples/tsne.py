@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.manifold import TSNE
 
 from diffclust import DCN, AEKMeans, DeepKMeans, datasets, metrics
-from diffclust.pictures import write_png
+from diffclust.explain.pictures import write_png
 
 try:
     X, y = datasets.load("usps-signed")

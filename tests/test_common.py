@@ -23,8 +23,8 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 import diffclust
 from conftest import ESTIMATORS, quick_settings
 from diffclust.engine.data import ArrayRows
-from diffclust.inputs import read
 from diffclust.nn.autoencoders import NETWORKS, DenseAutoencoder
+from diffclust.reading.inputs import read
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
@@ -581,7 +581,7 @@ def test_permuting_the_centres_permutes_the_columns(fitted, blobs, order):
 def test_the_restart_rules_do_what_they_say():
     from types import SimpleNamespace
 
-    from diffclust.selection import RULES
+    from diffclust.estimator.selection import RULES
 
     def run(labels, loss, scatter):
         collapsed = len(set(labels)) == 1

@@ -11,7 +11,7 @@ import sklearn.datasets
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from diffclust import datasets
-from diffclust.files import read
+from diffclust.reading.files import read
 
 NO_FILES = "needs the real data: set DIFFCLUST_DATA, or have ../shared/data beside the repository"
 

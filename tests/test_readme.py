@@ -17,7 +17,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceW
 @pytest.fixture(autouse=True)
 def _little_training(monkeypatch, tmp_path):
     """The code is what is tested here, not the quality of the clusters."""
-    from diffclust.estimator import PrototypeClusterer
+    from diffclust.estimator.base import PrototypeClusterer
 
     for name, value in QUICK.items():
         monkeypatch.setattr(PrototypeClusterer, name, value)

@@ -8,6 +8,7 @@ from .methods import METHODS, TRANSDUCTIVE
 if TYPE_CHECKING:
     from . import callbacks, datasets, metrics, nn, plot
     from .engine.distributed import distributed
+    from .estimator.together import fit_together
     from .methods.ae_kmeans import AEKMeans
     from .methods.cross_metric import CrossMetric
     from .methods.dcn import DCN
@@ -18,8 +19,7 @@ if TYPE_CHECKING:
     from .methods.sscnet import SSCNet
     from .methods.tell import TELL
     from .methods.vade import VaDE
-    from .persistence import load
-    from .together import fit_together
+    from .saving.load import load
 
 __version__ = "0.1.0"
 __all__ = [
@@ -52,9 +52,9 @@ def __getattr__(name: str) -> Any:
     if name == "distributed":
         return import_module(".engine.distributed", __name__).distributed
     if name == "fit_together":
-        return import_module(".together", __name__).fit_together
+        return import_module(".estimator.together", __name__).fit_together
     if name == "load":
-        return import_module(".persistence", __name__).load
+        return import_module(".saving.load", __name__).load
     for method in (*METHODS, *TRANSDUCTIVE):
         if name == method.estimator:
             return method.load()

@@ -16,7 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from .files import TERMS, Arrays, json_lines, load_arrays, split
+from .reading.formats import TERMS, Arrays, json_lines, load_arrays, split
 
 __all__ = ["load", "names"]
 

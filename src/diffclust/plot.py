@@ -17,10 +17,10 @@ from . import metrics
 from .callbacks import TrainingRecord
 from .explain import ClusterExplanation, RowExplanation
 from .explain.clusters import Census
+from .explain.pictures import displayable
 from .explain.rows import Subject, decoded_centers
 from .explain.words import heaviest
 from .extras import extra
-from .pictures import displayable
 from .report.layout import Layout, follow, spread_out
 
 __all__ = ["centers", "cluster", "confusion", "embedding", "losses", "row", "training"]

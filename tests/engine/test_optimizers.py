@@ -5,9 +5,10 @@ import pytest
 import torch
 from torch import nn
 
-from diffclust.engine import optimizers
-from diffclust.engine.optimizers import Adadelta, _advance, _advance_at_once, _move_at_once, make_optimizer
-from diffclust.nn.fused import has_triton
+from diffclust.engine.accelerate import adadelta
+from diffclust.engine.accelerate.adadelta import Adadelta, _advance, _advance_at_once, _move_at_once
+from diffclust.engine.accelerate.layers import has_triton
+from diffclust.engine.optimizers import make_optimizer
 
 
 @pytest.fixture
@@ -30,7 +31,7 @@ def losses(network, optimizer, steps, device):
 
 @pytest.fixture(params=[2**16, 30], ids=["all together", "large ones alone"])
 def _large(request, monkeypatch):
-    monkeypatch.setattr(optimizers, "LARGE", request.param)
+    monkeypatch.setattr(adadelta, "LARGE", request.param)
 
 
 @pytest.mark.usefixtures("_large")

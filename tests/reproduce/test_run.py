@@ -11,7 +11,7 @@ from sklearn.cluster import KMeans, MiniBatchKMeans
 from diffclust import TELL, CrossMetric, callbacks, datasets, metrics
 from diffclust.baselines import BASELINES
 from diffclust.engine import lanes
-from diffclust.estimator import PrototypeClusterer
+from diffclust.estimator.base import PrototypeClusterer
 from diffclust.reproduce import cross_metric, run
 from diffclust.reproduce.record import Records
 from diffclust.reproduce.run import Runner

@@ -39,7 +39,7 @@ def compare(
 ) -> None:
     """Run several methods over seeds and print the scores: mean and standard deviation."""
     from ..baselines import BASELINES
-    from ..files import read
+    from ..reading.files import read
 
     if out is not None:
         check_out(out, folder=False, reads=data)
@@ -79,7 +79,7 @@ def demo(
     from ..baselines import BASELINES
     from ..callbacks import TrainingRecord
     from ..datasets import load
-    from ..pictures import cluster_sheet, write_png
+    from ..explain.pictures import cluster_sheet, write_png
 
     check_out(out, folder=True)
     images, y = load("digits")

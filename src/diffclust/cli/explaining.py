@@ -33,7 +33,7 @@ def explain(
         raise Wrong("--row and --cluster are two questions: ask one.")
     if pair is not None and row is None:
         raise Wrong("--with needs --row: which two rows?")
-    from ..persistence import load
+    from ..saving.load import load
 
     estimator = load(model, device=device)
     X, names, source = None, None, data
@@ -73,8 +73,8 @@ def report(
 ) -> None:
     """Write one HTML page about a fitted model, which opens offline."""
     from ..callbacks import TrainingRecord
-    from ..files import captions
-    from ..persistence import load
+    from ..reading.files import captions
+    from ..saving.load import load
 
     out = out or model / "report.html"
     estimator = load(model, device=device)
@@ -120,7 +120,7 @@ def _row(X: Any, i: int) -> Any:
 
 def _print_captions(source: str | None, asked: list[int]) -> None:
     """Which file, or the beginning of which text."""
-    from ..files import captions
+    from ..reading.files import captions
 
     called = captions(source) if source is not None and asked else None
     if called is not None:

@@ -32,9 +32,9 @@ def fit(
     """Cluster DATA and save the model; with torchrun --nproc-per-node=N -m diffclust fit ..., in N processes."""
     from ..callbacks import TrainingRecord
     from ..engine.distributed import distributed, times_restarted
-    from ..files import Table, read
-    from ..persistence import SETTINGS
-    from ..writers import write
+    from ..reading.files import Table, read
+    from ..saving.answers import write
+    from ..saving.folder import SETTINGS
 
     if resume and checkpoint is None:
         raise Wrong("--resume needs --checkpoint: where is the state?")
@@ -112,9 +112,9 @@ def predict(
     if proba and out.suffix == ".npy":
         raise Wrong("--proba needs a .csv or .parquet file.")
     check_out(out, folder=False, reads=data)
-    from ..inputs import read as read_rows
-    from ..persistence import load
-    from ..writers import write
+    from ..reading.inputs import read as read_rows
+    from ..saving.answers import write
+    from ..saving.load import load
 
     estimator = load(model, device=device)
     in_groups = Path(data).suffix == ".parquet" and Path(data).is_file() and load_words(model) is None
@@ -126,6 +126,6 @@ def predict(
 
 def _files(data: str) -> list[str] | None:
     """The files of a folder, one a row."""
-    from ..files import captions
+    from ..reading.files import captions
 
     return captions(data) if Path(data).expanduser().is_dir() else None

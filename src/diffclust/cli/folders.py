@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from .errors import Wrong
 
 if TYPE_CHECKING:
-    from ..files import Words
+    from ..reading.files import Words
 
 WORDS = "words.json"
 RECORD = "record.safetensors"
@@ -22,7 +22,7 @@ def save_words(folder: Path, words: "Words | None") -> None:
 
 
 def load_words(folder: Path) -> "Words | None":
-    from ..files import Words
+    from ..reading.files import Words
 
     path = folder / WORDS
     if not path.exists():
@@ -35,7 +35,7 @@ def load_words(folder: Path) -> "Words | None":
 
 def read_for(folder: Path, estimator: Any, data: str) -> Any:
     """DATA as the model in `folder` wants it: images of its size and depth, texts in its words."""
-    from ..files import read
+    from ..reading.files import read
 
     known, sample = load_words(folder), estimator.shape_.row
     bits: Literal[8, 16] = 16 if estimator.image_divisor_ == 65535 else 8

@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 import torch
 from torch.optim import Optimizer
 
-from .capture import Steps
+from .accelerate.capture import Steps
 from .checkpoint import Ledger
 from .data import Data
 from .loop import Record, Stage, training

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.optim import Optimizer
 
-from ..nn.fused import allowed
 from ..nn.parallel import shared_norms, total
+from .accelerate.layers import fused_layers
 from .checkpoint import Page, random_states, set_random_states
 from .data import Batch, Data, Feed
 from .model import Losses, Trainable
@@ -165,7 +165,11 @@ class Stage:
 
     def step(self) -> None:
         batch = self.model.prepare(self.feed.batch())
-        with autocast(self.data.device, self.precision), allowed(self.long and self.data.among.alone), shared_norms():
+        with (
+            autocast(self.data.device, self.precision),
+            fused_layers(self.long and self.data.among.alone),
+            shared_norms(),
+        ):
             losses = self.data.portion(self.model.loss(batch))
             objective = torch.stack(list(losses.values())).sum()
         if self.optimizer is not None:

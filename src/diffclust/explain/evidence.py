@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
-from ..inputs import Shape
+from ..reading.inputs import Shape
 from . import words
 
 CAREFUL = 0.05  # an error worth a word

@@ -11,12 +11,12 @@ from torch import Tensor
 
 from ..engine.data import Data, SparseRows, TensorRows
 from ..engine.runtime import choose_device
-from ..inputs import Given, read
-from ..pictures import displayable
+from ..reading.inputs import Given, read
 from . import words
 from .evidence import Evidence
 from .gradients import Attribution, integrated_gradients
 from .logits import Logits
+from .pictures import displayable
 
 Baseline = Literal["auto", "runner-up", "zero"] | np.ndarray
 

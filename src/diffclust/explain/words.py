@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..pictures import png, signed_colours
+from .pictures import png, signed_colours
 
 Weighted = Sequence[tuple[str, float]]
 

@@ -4,14 +4,14 @@ from typing import Any, ClassVar, Literal
 
 from torch.optim import Optimizer
 
-from .. import networks
 from ..engine.data import Data
 from ..engine.model import ClusterModel, LayerPretraining, Trainable
 from ..engine.optimizers import make_optimizer
-from ..estimator import PrototypeClusterer, hyperparameters
+from ..estimator import networks
+from ..estimator.base import PrototypeClusterer, hyperparameters
+from ..estimator.streams import Arrived
 from ..nn.autoencoders import Autoencoder
 from ..nn.cluster import ClusterLayer
-from ..streams import Arrived
 
 
 @hyperparameters

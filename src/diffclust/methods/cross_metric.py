@@ -33,7 +33,7 @@ from torch import Tensor
 
 from ..engine.data import Batch, Data
 from ..engine.model import ClusterModel, Losses, Pretraining
-from ..estimator import hyperparameters
+from ..estimator.base import hyperparameters
 from ..nn.autoencoders import Autoencoder
 from ..nn.cluster import Start
 from ..nn.cross_metric import SMALL, CrossMetricLayer

@@ -23,12 +23,12 @@ from torch import Tensor
 
 from ..engine.data import Batch, Data
 from ..engine.model import ClusterModel, Losses
-from ..estimator import hyperparameters
+from ..estimator.base import hyperparameters
+from ..estimator.streams import Arrived
 from ..nn.autoencoders import Autoencoder
 from ..nn.cluster import ClusterLayer, Start
 from ..nn.ops import hard
 from ..nn.parallel import totals
-from ..streams import Arrived
 from .autoencoder import AutoencoderClusterer, paper_settings
 
 

@@ -27,7 +27,7 @@ from torch import Tensor
 
 from ..engine.data import Batch, Data
 from ..engine.model import ClusterModel, Losses
-from ..estimator import hyperparameters
+from ..estimator.base import hyperparameters
 from ..nn.autoencoders import Autoencoder
 from ..nn.cluster import ClusterLayer, DistanceLayer, Start
 from ..nn.ops import Distance

@@ -21,12 +21,12 @@ from torch import Tensor
 
 from ..engine.data import Batch, Data
 from ..engine.model import ClusterModel, Losses, Pretraining
-from ..estimator import PrototypeClusterer, hyperparameters
+from ..estimator.base import PrototypeClusterer, hyperparameters
+from ..estimator.streams import Arrived
 from ..nn.autoencoders import Autoencoder
 from ..nn.cluster import ClusterLayer, Start
 from ..nn.ops import hard
 from ..nn.parallel import totals
-from ..streams import Arrived
 
 ALPHA_GRID = tuple(m * 10.0**p for p in range(-5, 1) for m in (1, 5))
 

@@ -32,10 +32,10 @@ from sklearn.utils import check_random_state
 from ..engine.data import Data
 from ..engine.distributed import present
 from ..engine.runtime import choose_device, restart_seeds
-from ..estimator import hyperparameters
-from ..inputs import read
+from ..estimator.base import hyperparameters
 from ..metrics import effective_clusters
 from ..nn.self_expression import self_expression
+from ..reading.inputs import read
 
 SHARE = 0.1  # of a mean cluster's size: a smaller piece of the graph is no cluster
 SMALL = 500  # rows up to which all eigenvectors are found at once

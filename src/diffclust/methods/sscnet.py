@@ -38,10 +38,11 @@ import torch.nn.functional as F
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor, nn
 
-from .. import networks
 from ..engine.data import Batch, Data
 from ..engine.model import ClusterModel, Losses, Trainable
-from ..estimator import PrototypeClusterer, hyperparameters
+from ..estimator import networks
+from ..estimator.base import PrototypeClusterer, hyperparameters
+from ..estimator.streams import Arrived
 from ..nn.autoencoders import Autoencoder, ConvDictionary, RowDictionary
 from ..nn.cluster import ClusterLayer
 from ..nn.eigenvectors import EigenvectorLayer, random_orthonormal, smallest_eigenvectors
@@ -49,7 +50,6 @@ from ..nn.graph import Graph, affinity, laplacian, scales
 from ..nn.kmeans import kmeans
 from ..nn.ladmm import LADMMBlock
 from ..nn.ops import squared_distances
-from ..streams import Arrived
 
 HIDDEN = 256  # width of the classifier
 APART = 3.0  # distance scale of the classifier's centres at the start

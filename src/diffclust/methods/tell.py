@@ -21,12 +21,12 @@ from torch import Tensor
 
 from ..engine.data import Batch, Data
 from ..engine.model import ClusterModel, Losses
-from ..estimator import PrototypeClusterer, hyperparameters
+from ..estimator.base import PrototypeClusterer, hyperparameters
+from ..estimator.streams import Arrived
 from ..nn.autoencoders import Autoencoder
 from ..nn.cluster import ClusterLayer, Start
 from ..nn.ops import largest, one_hot
 from ..nn.parallel import total
-from ..streams import Arrived
 
 CenterUpdate = Literal["normalized", "optimizer", "unnormalized"]
 

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from ..engine.data import Batch, Data
 from ..engine.model import ClusterModel, Losses
-from ..estimator import hyperparameters
+from ..estimator.base import hyperparameters
 from ..nn.autoencoders import Autoencoder
 from ..nn.cluster import Start
 from ..nn.mixture import GaussianMixture

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .fused import Chain
+from .chain import Chain
 
 Output = Literal["sigmoid", "linear"]
 

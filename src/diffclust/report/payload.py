@@ -16,9 +16,9 @@ from ..callbacks import TrainingRecord
 from ..engine.data import SparseRows
 from ..explain.clusters import Census, describe_cluster
 from ..explain.model import explain_model
+from ..explain.pictures import displayable
 from ..explain.rows import Explanations, Subject, decoded_centers, explain_subject
 from ..explain.words import listing, plain
-from ..pictures import displayable
 from .layout import Layout, follow, spread_out
 from .sprites import heat_sprite, sprite
 

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from ..pictures import png
+from ..explain.pictures import png
 
 LEVELS = 15  # of a heat map, each way: what the eye can tell, and it packs well
 

@@ -20,10 +20,10 @@ from ..callbacks import Evaluate, at_once
 from ..engine.checkpoint import CheckpointFolder
 from ..engine.loop import Progress
 from ..engine.runtime import choose_device, choose_precision
+from ..estimator.together import fit_each
 from ..metrics import accuracy, effective_clusters, scores
-from ..persistence import SUMS
-from ..persistence import load as load_estimator
-from ..together import fit_each
+from ..saving.folder import SUMS
+from ..saving.load import load as load_estimator
 from .record import LABEL_FREE, SCORES, Outcome, Records
 from .search import SEARCH_SEEDS, candidates, chosen, named
 from .spec import Row, Spec, Table

@@ -1,0 +1,243 @@
+"""Chains of 3x3 convolutions, batch norms and ReLUs as few kernels: training in bf16 on a GPU, by Triton."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+ROWS, WARPS = 128, 4  # pixels a program works on, and with how many warps: the best of eight choices on an H200
+CHUNKS = 88  # programs a weight's gradient is split over, three times: twice the multiprocessors of a large GPU
+
+
+@dataclass(frozen=True, eq=False)
+class Layer:
+    """A convolution of the kind the kernels know, and the batch norm before its ReLU, if it has them."""
+
+    convolution: nn.Conv2d | nn.ConvTranspose2d
+    norm: nn.BatchNorm2d | None
+
+    @property
+    def transposed(self) -> bool:
+        return isinstance(self.convolution, nn.ConvTranspose2d)
+
+    @property
+    def stride(self) -> int:
+        return int(self.convolution.stride[0])
+
+    def size(self, length: int, dim: int) -> int:
+        if not self.transposed:
+            return (length - 1) // self.stride + 1
+        return (length - 1) * self.stride + 1 + int(self.convolution.output_padding[dim])
+
+
+def known(module: nn.Module) -> bool:
+    """Whether the kernels can run this convolution."""
+    return (
+        isinstance(module, (nn.Conv2d, nn.ConvTranspose2d))
+        and tuple(module.kernel_size) == (3, 3)
+        and module.padding == (1, 1)
+        and module.stride in ((1, 1), (2, 2))
+        and module.dilation == (1, 1)
+        and module.groups == 1
+        and module.padding_mode == "zeros"
+        and module.bias is not None
+        and max(module.in_channels, module.out_channels) <= 64
+    )
+
+
+def group(modules: Iterable[nn.Module]) -> Iterator[nn.Module | list[Layer]]:
+    """Runs of known convolutions as lists of layers, everything else as it is."""
+    modules, run = list(modules), []
+    while modules:
+        module = modules.pop(0)
+        norm = modules[0] if len(modules) > 1 and isinstance(modules[1], nn.ReLU) else None
+        plain = not modules or not isinstance(modules[0], (nn.BatchNorm2d, nn.ReLU))
+        usual = isinstance(norm, nn.BatchNorm2d) and norm.affine and norm.track_running_stats and norm.momentum
+        if known(module) and (plain or usual):
+            run.append(Layer(module, None if plain else norm))  # type: ignore[arg-type]
+            modules = modules[0 if plain else 2 :]
+            if not plain:
+                continue
+        elif not run:
+            yield module
+            continue
+        else:
+            modules.insert(0, module)
+        yield run
+        run = []
+    if run:
+        yield run
+
+
+def convolve(x: Tensor, layers: list[Layer]) -> Tensor:
+    """The layers on images (b, c, h, w), differentiable."""
+    parameters: list[Tensor] = []
+    for layer in layers:
+        parameters += [layer.convolution.weight, layer.convolution.bias]  # type: ignore[list-item]
+        parameters += [layer.norm.weight, layer.norm.bias] if layer.norm else []
+    return _Convolutions.apply(x, layers, *parameters)
+
+
+def _padded(channels: int) -> int:
+    return max(16, 1 << (channels - 1).bit_length())
+
+
+@dataclass(eq=False)
+class Normed:
+    """A layer's output before batch norm and ReLU, (b, h, w, c), and what they do to it."""
+
+    y: Tensor
+    numbers: Tensor | None = None  # (4, c): scale, shift, mean, 1 / standard deviation
+
+    def row(self, i: int) -> Tensor:
+        return self.y if self.numbers is None else self.numbers[i]  # any pointer will do for what is not read
+
+
+def _gather(
+    x: Normed, weight: Tensor, shape: tuple[int, int, int], *,
+    stride: int, backward: bool, across: tuple[int, int], bias: Tensor | None = None,
+    sums: bool = False, below: Normed | None = None,
+) -> tuple[Tensor, Tensor | None]:  # fmt: skip
+    """One launch of `convolve`: the output (b, *shape) and the partial sums its epilogue took. `across`: the weight's
+    dimensions of input and output channels."""
+    from . import kernels
+
+    b, x_height, x_width, c_in = x.y.shape
+    y_height, y_width, c_out = shape
+    split = backward and stride == 2
+    pixels = b * ((y_height + 1) // 2) * ((y_width + 1) // 2) if split else b * y_height * y_width
+    grid = (-(-pixels // ROWS), 4 if split else 1)
+    programs = grid[0] * grid[1]
+    y = x.y.new_empty(b, *shape)
+    partial = y.new_empty(2, c_out, programs, dtype=torch.float32) if sums or below else None
+    under = below or Normed(y)
+    kernels.convolve[grid](
+        x.y, weight, weight if bias is None else bias, y, x.row(0), x.row(1),
+        under.y, under.row(0), under.row(1), under.row(2), under.row(3), y if partial is None else partial,
+        b, x_height, x_width, y_height, y_width,
+        weight.stride(across[0]), weight.stride(across[1]), weight.stride(3), programs,
+        C_IN=c_in, C_OUT=c_out, PAD_IN=_padded(c_in), PAD_OUT=_padded(c_out),
+        STRIDE=stride, BACKWARD=backward, NORMED=x.numbers is not None, BIASED=bias is not None,
+        EPILOGUE="masked" if below else "sums" if sums else "none", ROWS=ROWS, num_warps=WARPS,
+    )  # fmt: skip
+    return y, partial
+
+
+class _Convolutions(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, layers: list[Layer], *parameters: Tensor) -> Tensor:
+        from . import kernels
+
+        inputs = [Normed(x.permute(0, 2, 3, 1).contiguous())]
+        for layer in layers:
+            source, convolution, norm = inputs[-1], layer.convolution, layer.norm
+            shape = (layer.size(source.y.shape[1], 0), layer.size(source.y.shape[2], 1), convolution.out_channels)
+            y, partial = _gather(
+                source, convolution.weight, shape, stride=layer.stride, backward=layer.transposed,
+                across=(0, 1) if layer.transposed else (1, 0), bias=convolution.bias, sums=norm is not None,
+            )  # fmt: skip
+            inputs.append(Normed(y))
+            if norm is not None and partial is not None:
+                numbers = partial.new_empty(4, shape[2])
+                kernels.fold_statistics[(shape[2],)](
+                    partial, norm.weight, norm.bias, norm.running_mean, norm.running_var, norm.num_batches_tracked,
+                    *numbers, y.numel() // shape[2], norm.momentum, norm.eps, partial.shape[2],
+                    C=shape[2], BLOCK=1024,
+                )  # fmt: skip
+                inputs[-1] = Normed(y, numbers)
+        ctx.inputs, ctx.layers = inputs, layers
+        last = inputs[-1]
+        out = last.y
+        if last.numbers is not None:
+            out = torch.empty_like(last.y)
+            _affine(last.y, last.y, out, last.numbers[0], last.numbers[0], last.numbers[1], relu=True, both=False)
+        return out.permute(0, 3, 1, 2)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        from . import kernels
+
+        inputs, layers = ctx.inputs, ctx.layers
+        top = inputs[-1]
+        g = gradients[0].to(top.y.dtype).permute(0, 2, 3, 1).contiguous()
+        partial = None
+        if top.numbers is not None:
+            pixels, c = g.numel() // g.shape[3], g.shape[3]
+            masked = torch.empty_like(g)
+            partial = g.new_empty(2, c, -(-pixels // ROWS), dtype=torch.float32)
+            kernels.masked_sums[(partial.shape[2],)](
+                g, top.y, masked, *top.numbers, partial, pixels, partial.shape[2], C=c, PAD=_padded(c), ROWS=ROWS
+            )
+            g = masked
+        found: list[Tensor | None] = []
+        for layer, source, result in reversed(list(zip(layers, inputs[:-1], inputs[1:], strict=True))):
+            c = g.shape[3]
+            of_norm: list[Tensor | None] = []
+            if layer.norm is not None and partial is not None:
+                numbers = partial.new_empty(5, c)
+                kernels.fold_gradient[(c,)](
+                    partial, layer.norm.weight, result.numbers[2], result.numbers[3], *numbers,
+                    g.numel() // c, partial.shape[2], C=c, BLOCK=1024,
+                )  # fmt: skip
+                _affine(g, result.y, g, *numbers[:3], relu=False, both=True)
+                of_norm = [numbers[3], numbers[4]]
+                of_bias = None  # batch norm takes any constant out again
+            else:
+                of_bias = g.sum((0, 1, 2), dtype=torch.float32)
+            found = [_weight_gradient(layer, source, g), of_bias, *of_norm, *found]
+            if source is inputs[0] and not ctx.needs_input_grad[0]:
+                return None, None, *found
+            g, partial = _gather(
+                Normed(g), layer.convolution.weight, tuple(source.y.shape[1:]), stride=layer.stride,
+                backward=not layer.transposed, across=(1, 0) if layer.transposed else (0, 1),
+                below=source if source.numbers is not None else None,
+            )  # fmt: skip
+        return g.permute(0, 3, 1, 2), None, *found
+
+
+def _affine(
+    g: Tensor,
+    y: Tensor,
+    out: Tensor,
+    by_gradient: Tensor,
+    by_value: Tensor,
+    constant: Tensor,
+    *,
+    relu: bool,
+    both: bool,
+) -> None:
+    from . import kernels
+
+    grid = (-(-y.numel() // 4096),)
+    kernels.affine[grid](
+        g, y, out, by_gradient, by_value, constant, y.numel(), C=y.shape[3], RELU=relu, BOTH=both, BLOCK=4096
+    )
+
+
+def _weight_gradient(layer: Layer, source: Normed, g: Tensor) -> Tensor:
+    """A convolution moves over its input, a transposed one over its output's gradient."""
+    from . import kernels
+
+    fixed, moved = (source.y, g) if layer.transposed else (g, source.y)
+    b, height, width, c_fixed = fixed.shape
+    c_moved = moved.shape[3]
+    pixels = b * height * width
+    blocks = -(-pixels // (ROWS * CHUNKS))
+    chunks = -(-pixels // (ROWS * blocks))
+    partial = g.new_empty(chunks, 9, c_fixed, c_moved, dtype=torch.float32)
+    weight = layer.convolution.weight
+    kernels.weight_gradient[(chunks, 3)](
+        fixed, moved, source.row(0), source.row(1), partial, b, height, width, moved.shape[1], moved.shape[2], blocks,
+        C_FIXED=c_fixed, C_MOVED=c_moved, PAD_FIXED=_padded(c_fixed), PAD_MOVED=_padded(c_moved),
+        NORMED="none" if source.numbers is None else "fixed" if layer.transposed else "moved",
+        STRIDE=layer.stride, ROWS=ROWS, num_warps=WARPS,
+    )  # fmt: skip
+    out = torch.empty_like(weight)
+    count = 9 * c_fixed * c_moved
+    kernels.fold_weights[(-(-count // 64),)](
+        partial, out, chunks, count, weight.stride(0), weight.stride(1), weight.stride(3),
+        C_FIXED=c_fixed, C_MOVED=c_moved, BLOCK=64, DEEP=64,
+    )  # fmt: skip
+    return out

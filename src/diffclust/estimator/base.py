@@ -1,0 +1,467 @@
+"""The scikit-learn face: what every method shares, written once."""
+
+import functools
+import math
+import numbers
+import os
+import warnings
+from abc import abstractmethod
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
+from sklearn.callback import CallbackSupportMixin, with_callbacks
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_array
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from ..callbacks import Watchers
+from ..engine.checkpoint import CheckpointFolder, Ledger, Page, describe, random_states, set_random_states
+from ..engine.data import Data, TensorRows
+from ..engine.distributed import Processes, present
+from ..engine.lanes import Lane, Work, complete
+from ..engine.loop import Callback, Record, Stage, Training, training
+from ..engine.model import ClusterModel, Pretraining, Report, Trainable
+from ..engine.optimizers import OPTIMIZERS, make_optimizer
+from ..engine.runtime import Randomness, choose_device, choose_precision, restart_seeds, seeded
+from ..nn.augment import jitter
+from ..nn.autoencoders import Autoencoder, Identity
+from ..nn.cluster import Start
+from ..nn.ops import largest
+from ..reading.inputs import Given, read
+from ..saving.onnx import Exportable
+from ..saving.save import save
+from . import networks
+from .explainable import Explainable
+from .selection import RULES, Run
+from .streams import Online
+
+hyperparameters = dataclass(kw_only=True, eq=False, repr=False)
+
+
+@hyperparameters
+class PrototypeClusterer(
+    Online,
+    Exportable,
+    Explainable,
+    ClassNamePrefixFeaturesOutMixin,
+    CallbackSupportMixin,
+    ClusterMixin,
+    TransformerMixin,
+    BaseEstimator,
+):
+    """A network with centres in its embedding, trained by gradients; it answers for rows it has not seen.
+
+    n_clusters: how many.
+    n_init, select: whole restarts from other seeds, and the label-free rule that picks one: "scatter" (the least
+        share of the embedding's variance left inside clusters, so that its scale does not count), "loss" (smallest
+        clustering loss, TELL's rule), "agreement" (the run whose labels are most like those of the others),
+        "balance" (the most even clusters, for data whose clusters are known to be about as large as one another).
+    network: "auto" (rows: dense, images: convolutional), "dense", "conv", "conv-pool", "identity" (the features
+        are the embedding), or any module with `encode` and `decode`, which gets the values as they are.
+    embedding_dim: width of the embedding.
+    pretrain_epochs, epochs: of the autoencoder alone, then of the method. "auto" follows the number of rows.
+    batch_size: rows a step. "auto": 64 below 5,000 rows, 128 below 20,000, 256 from there on.
+    augment: random changes of the samples in training: the strength of small turns, zooms and shifts of images,
+        or a callable from a batch to a changed batch; None for none. "auto": 0.5 for images, none for rows.
+    optimizer: adadelta (or adadelta-keras), adagrad, adam, adamw, momentum, rmsprop, sgd, or a callable from parameters
+        to an optimiser.
+    lr: learning rate; None takes the optimiser's usual one. A callable brings its own.
+    device: "auto", "cpu", "cuda", ...
+    precision: of training: "float32", "bf16", or "auto": bf16 on a GPU that has it, float32 elsewhere.
+    random_state: an int for the same answer every time.
+    verbose: show a progress bar.
+    callbacks: functions of a Progress, called after each epoch.
+    checkpoint: a folder to keep the state of the fit in. A fit that was killed goes on from there when it is called
+        again with the same settings and data, and ends with the labels it would have had. Emptied at the end.
+    checkpoint_every: epochs between checkpoints.
+    """
+
+    n_clusters: int = field(default=8, kw_only=False)
+    n_init: int = 1
+    select: str = "scatter"
+    network: str | nn.Module = "auto"
+    embedding_dim: int = 10
+    pretrain_epochs: int | Literal["auto"] = "auto"
+    epochs: int | Literal["auto"] = "auto"
+    batch_size: int | Literal["auto"] = "auto"
+    augment: float | Callable[[Tensor], Tensor] | Literal["auto"] | None = "auto"
+    optimizer: str | Callable[..., Optimizer] = "adam"
+    lr: float | None = None
+    device: str = "auto"
+    precision: str = "auto"
+    random_state: int | np.random.RandomState | None = None
+    verbose: bool | int = False
+    callbacks: Sequence[Callback] = ()
+    checkpoint: str | os.PathLike[str] | None = None
+    checkpoint_every: int = 10
+
+    papers: ClassVar[dict[str, dict[str, Any]]] = {}
+    choices: ClassVar[dict[str, tuple[Any, ...]]] = {}  # what a method's own knobs may be
+    ranges: ClassVar[dict[str, tuple[float, float]]] = {}
+    code: ClassVar[tuple[str, ...]] = ()  # knobs that may be functions, and without which the model means nothing
+    integers: ClassVar[dict[str, int]] = {}  # the method's own whole numbers, with the least each may be
+    starts: ClassVar[tuple[str, ...]] = ("k-means", "k-means++", "random")
+    indivisible: ClassVar[str] = ""  # why several processes cannot share a fit, where they cannot
+    # What "auto" epochs mean, for pretraining and for the method: so many steps, within these limits.
+    auto_steps: ClassVar[tuple[int, int]] = (2800, 1400)
+    auto_most: ClassVar[tuple[int, int]] = (200, 100)
+    auto_least: ClassVar[tuple[int, int]] = (20, 20)
+
+    # ---- what a method says
+
+    @abstractmethod
+    def build_model(self, autoencoder: Autoencoder, n_samples: int) -> ClusterModel: ...
+
+    def network_options(self) -> dict[str, dict[str, Any]]:
+        """Constructor arguments for each kind of network, where the method has its own."""
+        return {}
+
+    def pretraining(self, model: ClusterModel) -> Trainable:
+        return Pretraining(model)
+
+    def pretraining_plan(self, model: ClusterModel, epochs: int) -> list[tuple[str, Trainable, int]]:
+        """What is trained before the method begins: phases by name, and their epochs."""
+        return [("pretraining", self.pretraining(model), epochs)]
+
+    def auto_epochs(self, phase: int, steps: int) -> int:
+        """What "auto" means, for pretraining (0) and for the method (1), with so many steps an epoch."""
+        wanted = math.ceil(self.auto_steps[phase] / steps)
+        return min(self.auto_most[phase], max(self.auto_least[phase], wanted))
+
+    def is_joint(self) -> bool:
+        """Whether the network goes on learning beside the centres."""
+        return True
+
+    @classmethod
+    def paper(cls, name: str, **changes: Any) -> Self:
+        """An estimator with the paper's own settings for a data set; `changes` override single ones."""
+        if name not in cls.papers:
+            raise ValueError(f"{cls.__name__} has no paper settings for {name!r}, only for: {', '.join(cls.papers)}.")
+        return cls(**{**cls.papers[name], **changes})
+
+    # ---- learning
+
+    @with_callbacks
+    def fit(self, X: Any, y: Any = None) -> Self:
+        complete([self._fitting(X)])
+        self._warn(stacklevel=3)  # the caller of fit, past scikit-learn's wrapper
+        return self
+
+    def _fitting(self, X: Any, quiet: bool = False) -> Generator[Work[Run], None, None]:
+        """A fit that gives the lanes of its restarts, and goes on when they have been run."""
+        among = present()
+        with among.together():
+            self._check_settings()
+            given = read(self, X, fitting=True)
+            self._check_size(given)
+            device = choose_device(self.device)
+            n, augmentation = len(given.rows), self._augmentation(given.rows.row_shape)
+            self._check_sharing(among, device)
+        among.check_same({"data": f"{n} rows of {given.rows.row_shape}", **self._described()})
+        data = Data(given.rows, device, self._batch_size(n), augmentation, among)
+        with among.sharing():
+            with seeded(0, device):  # a misfit of network and data shows before training
+                trial = self.build_model(self.build_autoencoder(data), n)
+                plan = self._epochs(self.epochs, data, 1) + sum(epochs for *_, epochs in self._plan(trial, data))
+            ledger = self._ledger(data)
+            with Watchers(self, epochs=plan, quiet=quiet) as watchers:
+                lanes = [
+                    Lane(self._run(data, restart, watchers.callbacks(), ledger), Randomness(seed, device))
+                    for restart, seed in enumerate(ledger.seeds)
+                ]
+                capture = None if among.alone else False  # exchanges are not recorded
+                yield Work(lanes, ledger, device, watchers.width(device), plan * data.steps, capture)
+            runs = [lane.result for lane in lanes if lane.result is not None]
+            ledger.interrupted |= len(runs) < len(lanes)  # by a stop in a fit beside this one
+            ledger.close()
+        if not runs:
+            raise KeyboardInterrupt
+        self._adopt(given, runs)
+
+    def _run(
+        self, data: Data, restart: int, callbacks: Sequence[Callback], ledger: Ledger
+    ) -> Generator[Stage, None, Run]:
+        """One restart: pretrain, place the centres, train."""
+        page, seed = ledger.pages[restart], ledger.seeds[restart]
+        model = self.build_model(self.build_autoencoder(data), len(data)).to(data.device)
+        if page.run is not None:
+            return Run.restore(model, page.run)
+        precision = choose_precision(self.precision, data.device)
+        go = functools.partial(training, precision=precision, callbacks=callbacks, page=page, restart=restart)
+        history, reports = yield from self._pretrain(model, data, go, page)
+        epochs = 0 if ledger.interrupted else self._epochs(self.epochs, data, 1)
+        learner, rows = model, data
+        if not self.is_joint() and model.network_learns:
+            # the network rests: embed once, and train the same method on the embeddings
+            embedded = TensorRows(data.map(model.eval().embed))
+            learner = self.build_model(Identity(embedded.row_shape), len(data)).to(data.device)
+            rows = Data(embedded, data.device, data.batch_size, among=data.among)
+        history += yield from go(learner, rows, self.build_optimizer(learner), epochs=epochs, phase="clustering")
+        model.clusters = learner.clusters
+        run = Run.evaluate(model.eval(), data, seed=seed, history=history, reports=reports + learner.reports)
+        page.finish_run(run.state())
+        return run
+
+    def _pretrain(
+        self, model: ClusterModel, data: Data, go: Callable[..., Training], page: Page
+    ) -> Generator[Stage, None, tuple[list[Record], list[Report]]]:
+        """Train the autoencoder alone, or take it from the checkpoint where that is behind us."""
+        history: list[Record] = []
+        reports: list[Report] = []
+        for phase, first, epochs in self._plan(model, data):
+            kept = page.finished(phase)
+            if kept is not None:
+                model.load_state_dict(kept["model"])
+                set_random_states(kept["random"], data.device)
+            elif epochs == 0 or page.ledger.interrupted:
+                continue
+            else:
+                records = yield from go(first, data, self.build_optimizer(first), epochs=epochs, phase=phase)
+                kept = {"history": records, "reports": first.reports, "model": model.state_dict()}
+                page.finish_phase(phase, {**kept, "random": random_states(data.device)})
+            history += kept["history"]
+            reports += [Report(*report) for report in kept["reports"]]
+        return history, reports
+
+    def _plan(self, model: ClusterModel, data: Data) -> list[tuple[str, Trainable, int]]:
+        epochs = self._epochs(self.pretrain_epochs, data, 0)
+        return self.pretraining_plan(model, epochs) if model.network_learns else []
+
+    def _ledger(self, data: Data) -> Ledger:
+        """Where the fit stands: at its beginning, or where the checkpoint says."""
+        seeds = data.among.of_leader(lambda: restart_seeds(self.random_state, self.n_init))
+        if self.checkpoint is None:
+            return Ledger(None, 1, {}, seeds)
+        identity = {"data": data.among.of_leader(data.fingerprint), **self._described()}
+        with data.among.together():
+            folder = CheckpointFolder(self.checkpoint)
+        return Ledger(folder, self.checkpoint_every, identity, seeds, data.among)
+
+    def _described(self) -> dict[str, Any]:
+        """The settings that decide what comes out."""
+        fleeting = ("device", "verbose", "callbacks", "checkpoint", "checkpoint_every")
+        settings = {name: describe(value) for name, value in self.get_params().items() if name not in fleeting}
+        return {"class": type(self).__name__, **settings}
+
+    def build_autoencoder(self, data: Data) -> Autoencoder:
+        return networks.build(self.network, data, self.embedding_dim, self.network_options())
+
+    def build_optimizer(self, model: Trainable) -> Optimizer | None:
+        return make_optimizer(model, self.optimizer, self.lr)
+
+    def first_centers(self, embedding_dim: int) -> Start | Tensor:
+        """The method's `init`, checked: a name, or centres as a tensor."""
+        init: Any = getattr(self, "init", "k-means")
+        if isinstance(init, str):
+            if init not in self.starts:
+                raise ValueError(f"init={init!r} should be one of {', '.join(self.starts)}, or an array.")
+            return init  # type: ignore[return-value]
+        centers = torch.from_numpy(
+            np.array(init.detach().cpu().numpy() if isinstance(init, Tensor) else init, np.float32)
+        )
+        if centers.shape != (self.n_clusters, embedding_dim):
+            raise ValueError(
+                f"init has shape {tuple(centers.shape)}, expected "
+                f"(n_clusters, embedding_dim) = ({self.n_clusters}, {embedding_dim})."
+            )
+        if not centers.isfinite().all():
+            raise ValueError("init contains NaN or infinity.")
+        return centers
+
+    def _epochs(self, wish: int | str, data: Data, phase: int) -> int:
+        return self.auto_epochs(phase, data.steps) if wish == "auto" else int(wish)
+
+    def _batch_size(self, n: int) -> int:
+        if self.batch_size == "auto":
+            return 64 if n < 5_000 else 128 if n < 20_000 else 256
+        return self.batch_size
+
+    def _augmentation(self, row_shape: tuple[int, ...]) -> Callable[[Tensor], Tensor] | None:
+        images = len(row_shape) == 3
+        if callable(self.augment):
+            return self.augment
+        if (
+            self.augment is None
+            or self.augment == 0
+            or self.network == "identity"
+            or (self.augment == "auto" and not images)
+        ):
+            return None
+        if not images:
+            raise ValueError(f"augment={self.augment} needs images; for rows give a callable or None.")
+        return functools.partial(jitter, strength=0.5 if self.augment == "auto" else float(self.augment))
+
+    # ---- answering
+
+    def predict(self, X: Any) -> Any:
+        return self._answer(X, lambda z: largest(self.model_.clusters.logits(z)))
+
+    def predict_proba(self, X: Any) -> Any:
+        """softmax_j(-|z - Ω_j|² / temperature_): see `temperature_`."""
+        return self._answer(X, self._probabilities)
+
+    def predict_in_parts(self, X: Any) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Labels and probabilities, some thousand rows at a time and in order: for answers larger than memory."""
+        check_is_fitted(self)
+        data, model = self._ask(read(self, X, fitting=False))
+
+        def ask(x: Tensor) -> Tensor:
+            z = model.embed(x).double()
+            label = largest(model.clusters.logits(z))[:, None]
+            return torch.cat([label.double(), self._probabilities(z).double()], dim=1)
+
+        for part in data.parts(ask):
+            answers = part.cpu().numpy()
+            yield answers[:, 0].astype(np.int64), answers[:, 1:].astype(np.float32)
+
+    def transform(self, X: Any) -> Any:
+        return self._answer(X, lambda z: z.float())
+
+    def inverse_transform(self, Z: Any) -> Any:
+        """Embeddings back to samples of the shape `fit` was given."""
+        check_is_fitted(self)
+        width = self.cluster_centers_.shape[1]
+        if not isinstance(Z, Tensor):
+            Z = check_array(Z, dtype=np.float32, copy=True, input_name="Z", estimator=self)
+        z = Z.detach().float() if isinstance(Z, Tensor) else torch.from_numpy(Z)
+        if z.ndim != 2 or len(z) == 0 or z.shape[1] != width:
+            raise ValueError(f"Z has shape {tuple(z.shape)}, expected (n, {width}): rows of the embedding.")
+        device = choose_device(self.device)
+        model = self.model_.to(device)
+        samples = self.shape_.restore(Data(TensorRows(z), device).map(model.decode))
+        return samples.to(Z.device) if isinstance(Z, Tensor) else samples.cpu().numpy()
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Minus the clustering loss, mean over the rows: larger is better."""
+        losses = self._answer(X, lambda z: self.model_.clustering_loss(z))
+        return -float(losses.mean())
+
+    def _answer(self, X: Any, ask: Callable[[Tensor], Tensor]) -> Any:
+        """ask of the embedded rows, in float64: the last bits of narrow float32 products depend on a row's place."""
+        check_is_fitted(self)
+        given = read(self, X, fitting=False)
+        data, model = self._ask(given)
+        return given.give(data.map(lambda x: ask(model.embed(x).double())))
+
+    def _ask(self, given: Given) -> tuple[Data, ClusterModel]:
+        data, model = Data(given.rows, choose_device(self.device)), self.model_
+        # else it is left alone: other threads may be asking it
+        if model.training or model.clusters.weight.device != data.device:
+            model.to(data.device).eval()
+        return data, model
+
+    def _probabilities(self, z: Tensor) -> Tensor:
+        return self.model_.clusters.probabilities(z, self.temperature_).float()
+
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        """Write the fitted estimator to a folder, for `diffclust.load`: safetensors and JSON, no pickle."""
+        save(self, folder)
+
+    # ---- bookkeeping
+
+    def _adopt(self, given: Given, runs: list[Run]) -> None:
+        """Keep the chosen run; nothing of an earlier fit survives."""
+        best = runs[RULES[self.select](runs)]
+        for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("__")]:
+            delattr(self, name)
+        self._forget_stream()
+        for name, value in given.attributes.items():
+            setattr(self, name, value)
+        self.runs_ = [run.to_dict() for run in runs]
+        self._fitted_with = self.get_params(deep=False)
+        self._describe(best)
+
+    def _describe(self, run: Run) -> None:
+        """The fitted attributes, all read off one run."""
+        self.diagnostics_: dict[str, Any] = run.diagnostics()
+        self.model_ = run.model
+        self.seed_ = run.seed
+        self.labels_ = run.labels
+        self.cluster_centers_ = run.centers
+        self.inertia_ = run.inertia
+        self.clustering_loss_ = run.clustering_loss
+        self.temperature_ = run.temperature
+        self.history_ = run.history
+        self.n_iter_ = sum(record["phase"] == "clustering" for record in run.history)
+
+    def _warn(self, stacklevel: int) -> None:
+        for message in self.diagnostics_["warnings"] if present().leads else []:
+            warnings.warn(message, ConvergenceWarning, stacklevel=stacklevel + 1)
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.cluster_centers_.shape[1]
+
+    def _check_size(self, given: Given) -> None:
+        n = len(given.rows)
+        if n < 2:
+            raise ValueError(
+                f"Found array with {n} sample(s) while a minimum of 2 is required by {type(self).__name__}."
+            )
+        if n < self.n_clusters:
+            raise ValueError(f"n_samples={n} should be >= n_clusters={self.n_clusters}.")
+
+    def _check_sharing(self, among: Processes, device: torch.device) -> None:
+        if among.alone:
+            return
+        if self.indivisible:
+            raise ValueError(f"{type(self).__name__} cannot be shared by {among.size} processes: {self.indivisible}.")
+        if device.type == "cuda" and among.local >= torch.cuda.device_count():
+            raise ValueError(
+                f"There are {torch.cuda.device_count()} GPUs here, and more processes: start as many, or set device."
+            )
+
+    def _check_settings(self) -> None:
+        def integer(name: str, least: int, auto: bool = False) -> None:
+            value = getattr(self, name)
+            if auto and isinstance(value, str) and value == "auto":
+                return
+            if not isinstance(value, numbers.Integral) or isinstance(value, bool):
+                raise TypeError(f"{name}={value!r} should be an integer{' or auto' if auto else ''}.")
+            if value < least:
+                raise ValueError(f"{name}={value} should be >= {least}.")
+
+        integer("n_clusters", 1)
+        integer("n_init", 1)
+        integer("embedding_dim", 1)
+        integer("batch_size", 2, auto=True)
+        integer("pretrain_epochs", 0, auto=True)
+        integer("epochs", 0, auto=True)
+        integer("checkpoint_every", 1)
+        for name, smallest in self.integers.items():
+            integer(name, smallest)
+        if self.select not in RULES:
+            raise ValueError(f"select={self.select!r} should be one of {', '.join(RULES)}.")
+        if not callable(self.optimizer) and self.optimizer not in OPTIMIZERS:
+            raise ValueError(f"optimizer={self.optimizer!r} should be a callable or one of {', '.join(OPTIMIZERS)}.")
+        known = self.augment is None or self.augment == "auto" or callable(self.augment)
+        if not known and not (isinstance(self.augment, numbers.Real) and self.augment >= 0):
+            raise ValueError(f"augment={self.augment!r} should be 'auto', None, a callable or a number >= 0.")
+        if self.lr is not None and not (isinstance(self.lr, numbers.Real) and self.lr > 0):
+            raise ValueError(f"lr={self.lr!r} should be None or a number > 0.")
+        if not isinstance(self.network, (str, nn.Module)):
+            raise TypeError(f"network={self.network!r} should be a name or a module with encode and decode.")
+        if not isinstance(self.callbacks, Sequence) or not all(callable(each) for each in self.callbacks):
+            raise TypeError(f"callbacks={self.callbacks!r} should be a list of functions of a Progress.")
+        choose_precision(self.precision, torch.device("cpu"))
+        for name, allowed in self.choices.items():
+            value = getattr(self, name)
+            if not isinstance(value, (str, bool)) or value not in allowed:
+                raise ValueError(f"{name}={value!r} should be one of {', '.join(map(repr, allowed))}.")
+        for name, (least, most) in self.ranges.items():
+            value = getattr(self, name)
+            if not isinstance(value, numbers.Real) or isinstance(value, bool) or not least <= float(value) <= most:
+                raise ValueError(f"{name}={value!r} should be a number from {least:g} to {most:g}.")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.three_d_array = True
+        tags.transformer_tags.preserves_dtype = ["float32"]
+        return tags

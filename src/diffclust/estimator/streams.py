@@ -1,0 +1,302 @@
+"""Learning from a stream: one arriving batch at a time, for months, with numbers that keep their meaning."""
+
+import copy
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+import numpy as np
+import torch
+from sklearn.utils.metaestimators import available_if
+from torch import Tensor
+from torch.optim import Optimizer
+
+from ..engine.accelerate.capture import Steps
+from ..engine.data import Data, TensorRows
+from ..engine.distributed import alone
+from ..engine.loop import Stage
+from ..engine.model import ClusterModel, NetworkAlone, Trainable
+from ..engine.runtime import Randomness, choose_device, choose_precision, learning
+from ..nn.ops import largest
+from ..reading.inputs import Given, arriving, read
+from .selection import fit_temperature
+
+KEPT = ("origin", "counts", "last_seen", "last_row")
+OF_THE_LAST_BATCH = ("labels_", "inertia_", "clustering_loss_")
+ENOUGH = 1_000  # rows to tell how certain an answer is
+
+
+class Arrived(NamedTuple):
+    """A batch as an online rule sees it, with the centres where they are before the step."""
+
+    z: Tensor  # (b, d) its embedding
+    logits: Tensor  # (b, k); the largest is a row's cluster
+    pull: Tensor  # (k, d) sum of each cluster's rows
+    mass: Tensor  # (k,) their number
+    counts: Tensor  # (k,) how many rows each cluster has had before
+
+
+@dataclass(eq=False)
+class Stream:
+    """What an estimator remembers of the batches since its fit."""
+
+    origin: Tensor  # (k, d) the centres of the fit
+    counts: Tensor  # (k,) rows each cluster has had, in float64, those of the fit included
+    last_seen: Tensor  # (k,) when it last had one: seconds since 1970
+    last_row: Tensor  # (k,) the same as a position in the stream; 0: not since the fit
+    rows: int = 0
+    batches: int = 0
+    optimizer: Optimizer | None = None  # of the learner
+    learner: ClusterModel | None = None  # the model's twin, which learns where the network does
+    last: Tensor | None = None  # embedding of the last batch
+    first: list[Tensor] | None = None  # embeddings of the first rows, where the stream began with few of them
+
+    def count(self, rows: int, mass: Tensor) -> None:
+        self.rows += rows
+        self.batches += 1
+        self.counts += mass
+        none = mass == 0
+        self.last_seen = self.last_seen.where(none, time.time())
+        self.last_row = self.last_row.where(none, float(self.rows))
+
+    def diagnostics(self, centers: Tensor) -> dict[str, Any]:
+        return {
+            "rows": self.rows,
+            "batches": self.batches,
+            "counts": self.counts.long().tolist(),
+            "drift": (centers - self.origin).norm(dim=1).tolist(),
+            "last_seen": self.last_seen.tolist(),
+            "rows_since": (self.rows - self.last_row).long().tolist(),
+        }
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """Rows of a stream that cannot start yet: the distinct ones, fewer than there are to be clusters."""
+
+    rows: Tensor
+    attributes: dict[str, Any]  # of the first batch
+
+
+class Online:
+    """`partial_fit`, for every method that has an online rule."""
+
+    if TYPE_CHECKING:
+        n_clusters: int
+        device: str
+        precision: str
+        model_: ClusterModel
+        seed_: int
+        diagnostics_: dict[str, Any]
+        cluster_centers_: np.ndarray
+        temperature_: float
+        fit: Callable[[Any], Any]
+        is_joint: Callable[[], bool]
+        pretraining: Callable[[ClusterModel], Trainable]
+        build_optimizer: Callable[[Trainable], Optimizer | None]
+        _check_settings: Callable[[], None]
+        _augmentation: Callable[[tuple[int, ...]], Any]
+
+    # ---- what a method says
+
+    def offline(self) -> str:
+        """Why the method, as it is set, cannot learn online; nothing where it can."""
+        return "it has no rule for single batches"
+
+    def online_step(self, model: Any, arrived: Arrived) -> None:
+        """Move the centres."""
+        raise NotImplementedError
+
+    def online_learner(self, model: ClusterModel) -> Trainable:
+        """What a step of the network minimises, where it is to learn too."""
+        return NetworkAlone(model) if self.is_joint() else self.pretraining(model)
+
+    # ---- learning
+
+    @available_if(lambda self: not self.offline())
+    def partial_fit(self, X: Any, y: Any = None, *, learn_network: bool = False) -> Self:
+        """Learn from an arriving batch: the centres move, and cluster 3 stays cluster 3.
+
+        Without a fit before it, rows are kept until there are `n_clusters` distinct ones, and these are fitted.
+        A DataLoader or an IterableDataset is a stream itself: each of its batches is learnt from in turn.
+
+        learn_network: the network takes a step too, on the method's own loss with the centres at rest; otherwise it
+            stays as it is.
+
+        `labels_`, `inertia_` and `clustering_loss_` become those of this batch; `diagnostics_["stream"]` says of each
+        cluster how many rows it has had, how far its centre is from where the fit left it, when it last had a row,
+        and how many rows have gone by since; rows of a starting fit are in its count alone.
+        A bad batch is an error and changes nothing.
+        """
+        with learning():
+            for batch in arriving(X):
+                if hasattr(self, "model_"):
+                    self._take_in(batch, learn_network)
+                else:
+                    self._wait_for(batch)
+        return self
+
+    def _wait_for(self, X: Any) -> None:
+        """Start with a fit as soon as the rows allow it."""
+        self._check_settings()
+        waiting: Waiting | None = vars(self).get("_waiting")
+        if waiting is None:
+            given = read(self, X, fitting=True)
+        else:
+            judge = copy.copy(self)  # one that knows what the first batch looked like
+            vars(judge).update(waiting.attributes)
+            given = read(judge, X, fitting=False)
+        data = Data(given.rows, torch.device("cpu"))
+        known = waiting.rows if waiting else data.block(0, 1)[:0]
+        distinct = _distinct(known, data, max(2, self.n_clusters))
+        if len(distinct) < max(2, self.n_clusters):
+            self._waiting = Waiting(distinct, waiting.attributes if waiting else given.attributes)
+            return
+        start = given
+        if waiting is not None:
+            rows = torch.cat([known, data.map(lambda x: x)])
+            start = replace(given, rows=TensorRows(rows), attributes=waiting.attributes)
+        with alone():
+            self.fit(start)
+        data = Data(given.rows, choose_device(self.device))
+        stream = self._stream_so_far(data.device)
+        stream.last = data.map(self.model_.embed)
+        if len(start.rows) < ENOUGH:
+            stream.first = [Data(start.rows, data.device).map(self.model_.embed)]
+        self._answer_for_the_last(stream)
+
+    def _take_in(self, X: Any, learn_network: bool) -> None:
+        given = read(self, X, fitting=False)
+        data = Data(given.rows, choose_device(self.device))
+        model = self.model_
+        if model.training or model.clusters.weight.device != data.device:
+            model.to(data.device).eval()
+        clusters, stream = model.clusters, self._stream_so_far(data.device)
+        z = data.map(model.embed)
+        if learn_network:
+            self._step_network(model, given, data, stream)
+            z = data.map(model.embed)
+        with torch.no_grad():
+            logits = clusters.logits(z)
+            owner = largest(logits)
+            pull = torch.zeros_like(clusters.weight).index_add_(0, owner, z)
+            mass = torch.bincount(owner, minlength=len(pull)).to(z.dtype)
+            if not math.isfinite(pull.sum().item()) and not bool(pull.isfinite().all()):
+                raise ValueError("Input X holds values so large that their sum is not finite in float32.")
+            self.online_step(model, Arrived(z, logits, pull, mass, stream.counts))
+            stream.count(len(z), mass)
+            stream.last = z
+            if stream.first is not None:
+                stream.first.append(z)
+            self.cluster_centers_ = clusters.centers.float().cpu().numpy().copy()
+        self._answer_for_the_last(stream)
+
+    @torch.no_grad()
+    def _answer_for_the_last(self, stream: Stream) -> None:
+        """From now on the attributes are those of the stream's last batch."""
+        self.diagnostics_["stream"] = stream.diagnostics(self.model_.clusters.centers)
+        self.diagnostics_["sizes"] = self.diagnostics_["stream"]["counts"]
+        for name in OF_THE_LAST_BATCH:
+            vars(self).pop(name, None)
+        if stream.first is not None:
+            vars(self).pop("temperature_", None)
+            if sum(map(len, stream.first)) >= ENOUGH:
+                self.temperature_ = self._temperature_of(stream.first)
+                stream.first = None
+
+    def _temperature_of(self, rows: list[Tensor]) -> float:
+        """Of a stream's first rows: those it began with may be one a cluster, and would say that all is certain."""
+        clusters = self.model_.clusters
+        z = torch.cat([part.to(clusters.weight.device) for part in rows])
+        free = clusters.embedding_dim - clusters.sphere
+        return clusters.temperature or fit_temperature(clusters.distances(z).double(), free)
+
+    def _step_network(self, model: ClusterModel, given: Given, data: Data, stream: Stream) -> None:
+        """One step on the whole batch, by a twin of the model, as other threads may be asking the model itself; where
+        the loss is not finite, an error and no step."""
+        if len(data) < 2:
+            raise ValueError("learn_network=True needs batches of at least 2 rows, this one has 1.")
+        if stream.learner is None:
+            stream.learner = copy.deepcopy(model)
+        twin = stream.learner.to(data.device)
+        twin.load_state_dict(model.state_dict())
+        learner = self.online_learner(twin)
+        optimizer = stream.optimizer or self.build_optimizer(learner)
+        if optimizer is None:
+            raise ValueError("learn_network=True, but this network has nothing to learn.")
+        before = copy.deepcopy(optimizer.state_dict())
+        whole = Data(given.rows, data.device, len(data), self._augmentation(data.row_shape))
+        precision = choose_precision(self.precision, data.device)
+        stage = Stage("online", learner, whole, optimizer, precision=precision)
+        twin.train()
+        Steps(data.device).epoch([(stage, Randomness(self.seed_ + stream.batches, data.device))])
+        if not all(map(math.isfinite, stage.means().values())):
+            optimizer.load_state_dict(before)
+            raise ValueError("The loss of this batch is not finite: its values are too far from those of the fit.")
+        model.load_state_dict(twin.state_dict())
+        stream.optimizer = optimizer
+
+    def _stream_so_far(self, device: torch.device) -> Stream:
+        stream: Stream | None = vars(self).get("_stream")
+        if stream is None:
+            counts = torch.tensor(self.diagnostics_["sizes"], dtype=torch.float64, device=device)
+            now = torch.full_like(counts, time.time())
+            origin = self.model_.clusters.centers.detach().clone()
+            stream = self._stream = Stream(origin, counts, now, torch.zeros_like(counts))
+        elif stream.counts.device != device:
+            for name in KEPT:
+                setattr(stream, name, getattr(stream, name).to(device))
+        return stream
+
+    def stream_state(self) -> dict[str, Tensor]:
+        """What must be kept for the stream to go on elsewhere; the optimiser's moments are not."""
+        stream: Stream | None = vars(self).get("_stream")
+        return {name: getattr(stream, name) for name in KEPT} if stream else {}
+
+    def resume_stream(self, state: dict[str, Tensor]) -> None:
+        if state:
+            so_far = self.diagnostics_["stream"]
+            origin, counts, last_seen, last_row = (state[name] for name in KEPT)
+            self._stream = Stream(origin, counts, last_seen, last_row, so_far["rows"], so_far["batches"])
+
+    def _forget_stream(self) -> None:
+        for name in ("_stream", "_waiting"):
+            vars(self).pop(name, None)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            if name in OF_THE_LAST_BATCH and getattr(vars(self).get("_stream"), "last", None) is not None:
+                setattr(self, name, self._of_the_last_batch(name))
+                return vars(self)[name]
+            if name == "temperature_" and (first := getattr(vars(self).get("_stream"), "first", None)):
+                self.temperature_ = self._temperature_of(first)
+                return self.temperature_
+            if name == "partial_fit":
+                raise AttributeError(f"{type(self).__name__} does not learn online: {self.offline()}.")
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    @torch.no_grad()
+    def _of_the_last_batch(self, name: str) -> Any:
+        """Only when it is asked for: a stream should not wait for what nobody reads."""
+        last, clusters = self._stream.last, self.model_.clusters
+        assert last is not None
+        z = last.to(clusters.weight.device).double()
+        if name == "clustering_loss_":
+            return self.model_.clustering_loss(z).mean().item()
+        owner = largest(clusters.logits(z))
+        if name == "labels_":
+            return owner.cpu().numpy()
+        return (z - clusters.centers.double()[owner]).square().sum().item()
+
+
+def _distinct(known: Tensor, data: Data, enough: int) -> Tensor:
+    """The different rows of `known` and `data`, looking no further than there are enough."""
+    for start in range(0, len(data), max(enough, 1024)):
+        block = data.block(start, min(start + max(enough, 1024), len(data)))
+        known = torch.unique(torch.cat([known, block]), dim=0)
+        if len(known) >= enough:
+            break
+    return known

@@ -1,0 +1,60 @@
+"""Several estimators fitted at once."""
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any, TypeGuard, TypeVar
+
+from ..callbacks import TrainingRecord
+from ..engine.distributed import present
+from ..engine.lanes import complete
+from ..engine.runtime import choose_device, learning
+from ..reading.inputs import Given, read
+from .base import PrototypeClusterer
+
+E = TypeVar("E")
+
+
+def fit_together(estimators: Iterable[E], X: Any) -> list[E]:
+    """Fit every estimator to the same samples. On a GPU they learn side by side, as restarts do, up to 32 at a time:
+    each ends as it would alone, up to rounding. Elsewhere they are fitted one after the other.
+
+        models = fit_together([TELL(10, weight=w, random_state=0) for w in (0.01, 0.1, 1)], X)
+    """
+    listed = [] if hasattr(estimators, "fit") else list(estimators)
+    if hasattr(estimators, "fit") or any(isinstance(each, type) or not hasattr(each, "fit") for each in listed):
+        raise TypeError("fit_together takes a list of estimators, and then the samples: fit_together([a, b], X).")
+    return fit_each([(estimator, X) for estimator in listed])
+
+
+def fit_each(pairs: Sequence[tuple[E, Any]]) -> list[E]:
+    """The same, each with samples of its own."""
+    estimators = [estimator for estimator, _ in pairs]
+    if len({id(estimator) for estimator in estimators}) < len(estimators):
+        raise ValueError("An estimator is there twice: its second fit would overwrite the first.")
+    beside = [(estimator, X) for estimator, X in pairs if _may_be_beside(estimator)]
+    folders = [os.path.abspath(estimator.checkpoint) for estimator, _ in beside if estimator.checkpoint is not None]
+    if len(set(folders)) < len(folders):
+        raise ValueError("Estimators that are fitted together need a checkpoint folder each.")
+    records = [id(c) for estimator, _ in beside for c in estimator.callbacks if isinstance(c, TrainingRecord)]
+    if len(set(records)) < len(records):
+        raise ValueError("A TrainingRecord watches one fit: give every estimator its own.")
+    given: dict[int, Given] = {}
+    for estimator, X in beside:
+        if id(X) not in given:
+            with learning():
+                one = read(estimator, X, fitting=True)
+                given[id(X)] = replace(one, rows=one.rows.to(choose_device(estimator.device)))  # one copy for all
+    complete([estimator._fitting(given[id(X)], quiet=i > 0) for i, (estimator, X) in enumerate(beside)])
+    for estimator, _ in beside:
+        estimator._warn(stacklevel=3)
+    for other, X in pairs:
+        if not _may_be_beside(other):
+            other.fit(X)  # type: ignore[attr-defined]
+    return estimators
+
+
+def _may_be_beside(estimator: Any) -> TypeGuard[PrototypeClusterer]:
+    """Not where scikit-learn's callbacks expect a fit of its own, or where processes share one."""
+    ours = isinstance(estimator, PrototypeClusterer)
+    return ours and not hasattr(estimator, "_skl_callbacks") and present().alone

@@ -1,0 +1,104 @@
+"""Folders of images."""
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..extras import extra
+
+ENDINGS = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff")
+
+
+def image_places(folder: Path) -> list[tuple[str, ...]]:
+    """Where the images of a folder lie in it, in the order in which they are read."""
+    places = sorted(
+        path.relative_to(folder).parts
+        for path in folder.rglob("*")
+        if path.suffix.lower() in ENDINGS and path.is_file()
+    )
+    # macOS leaves "._name.jpg" beside each image on foreign disks.
+    places = [parts for parts in places if not any(part.startswith(".") for part in parts)]
+    if not places:
+        raise ValueError(f"{folder} holds no images ({', '.join(ENDINGS)}).")
+    return places
+
+
+def read_images(
+    folder: Path, shape: tuple[int, ...] | None, bits: int | None
+) -> tuple[NDArray[Any], NDArray[Any] | None]:
+    """The images, and the names of their sub-folders where all lie in one; brought to `shape` (channels, h, w) and to
+    so many `bits` a pixel, or to what is commonest among them."""
+    extra("PIL.Image", "data", "Reading images", package="Pillow")
+    places = image_places(folder)
+    paths = [folder.joinpath(*parts) for parts in places]
+    if shape is None:
+        (height, width), _ = Counter(map(_size, paths)).most_common(1)[0]
+    elif len(shape) == 3 and shape[0] in (1, 3):
+        height, width = shape[1:]
+    else:
+        raise ValueError(f"{folder} holds images, but what is wanted are samples of shape {shape}.")
+    mode = "L" if shape is not None and shape[0] == 1 else "RGB"
+    pixels = [_pixels(path, height, width, mode) for path in paths]
+    if bits is None:
+        bits = 16 if all(x.dtype == np.uint16 for x in pixels) and max(x.max() for x in pixels) > 255 else 8
+    X = np.stack([_in_bits(x, bits) for x in pixels])
+    if shape is None and all((x == x[..., :1]).all() for x in X):
+        X = np.ascontiguousarray(X[..., 0])
+    in_folders = all(len(parts) > 1 for parts in places)
+    return X, np.array([parts[0] for parts in places]) if in_folders else None
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    from PIL import Image
+
+    try:
+        with Image.open(path) as image:
+            yield image
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+        raise ValueError(f"{path} cannot be read as an image ({error}).") from error
+
+
+def _size(path: Path) -> tuple[int, int]:
+    """(h, w) as it is looked at: cameras turn photographs by a note in the file."""
+    with _opened(path) as image:
+        # Other formats hardly have the note, and Pillow would unpack a whole PNG to look for it.
+        turned = image.format in ("JPEG", "MPO", "TIFF") and image.getexif().get(0x0112, 1) >= 5
+        return image.size if turned else image.size[::-1]
+
+
+def _pixels(path: Path, height: int, width: int, mode: str) -> NDArray[Any]:
+    """(h, w, 3), or (h, w) with mode "L": uint8, or uint16 where the file has more bits a pixel."""
+    from PIL import Image, ImageOps
+
+    with _opened(path) as image:
+        upright = ImageOps.exif_transpose(image)
+        if upright.mode.startswith("I"):
+            deep = np.asarray(upright)
+            if deep.min() < 0 or deep.max() > 65535:
+                raise ValueError(f"pixels from {deep.min()} to {deep.max()}, where 0 to 65535 can be read")
+            upright = Image.fromarray(deep.astype(np.float32))  # which hold all of them, and which Pillow can resize
+            resized = np.asarray(upright.resize((width, height), Image.Resampling.BILINEAR))
+            grey = resized.round().astype(np.uint16)
+            return grey if mode == "L" else np.repeat(grey[..., None], 3, axis=2)
+        if upright.mode == "F":
+            raise ValueError("pixels in floating point")
+        see_through = upright.has_transparency_data
+        upright = upright.convert("RGBA")  # straight on, Pillow warns of palettes with transparency
+        if see_through:
+            upright = Image.alpha_composite(Image.new("RGBA", upright.size, "white"), upright)
+        upright = upright.convert(mode)
+        return np.asarray(upright.resize((width, height), Image.Resampling.BILINEAR))
+
+
+def _in_bits(x: NDArray[Any], bits: int) -> NDArray[Any]:
+    """One image as it is read in any company: bytes stand for 257 times themselves in 16 bits, and the upper byte for
+    16 bits in 8, unless none goes beyond 255: then they are bytes that were stored with room to spare."""
+    if bits == 16:
+        return x if x.dtype == np.uint16 else x.astype(np.uint16) * np.uint16(257)
+    return (x if x.max() <= 255 else x >> 8).astype(np.uint8, copy=False)

@@ -1,0 +1,293 @@
+"""The way in and out for users' data: any kind they have becomes `Rows`, and answers go back in kind.
+
+Rows (n, d) stay rows. Images become (n, channels, height, width): (n, h, w) has one channel; for four
+dimensions the channel axis is the one of at most four entries, and where both or neither could be, numpy
+arrays are channels-last and torch tensors channels-first.
+"""
+
+import itertools
+import os
+import warnings
+from collections.abc import Callable, Iterator
+from copy import copy
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from sklearn.utils import check_array
+from sklearn.utils.validation import validate_data
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset, IterableDataset
+
+from ..engine.data import CHUNK, ArrayRows, Data, DatasetRows, Rows, SparseRows, TensorRows, sample
+from . import formats
+from .sources import IterableRows, ParquetRows
+
+Layout = Literal["rows", "grey", "channels-first", "channels-last"]
+MOST_CHANNELS = 4
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How one sample lies in the user's array, and in ours."""
+
+    layout: Layout
+    row: tuple[int, ...]  # as the networks see it: (d,) or (c, h, w)
+
+    @classmethod
+    def of(cls, shape: tuple[int, ...], *, torch_like: bool) -> "Shape":
+        """From the shape of one sample."""
+        if len(shape) == 1:
+            return cls("rows", shape)
+        if len(shape) == 2:
+            return cls("grey", (1, *shape))
+        if len(shape) != 3:
+            raise ValueError(
+                f"Found array with dim {len(shape) + 1}: expected rows (n, d) or images (n, h, w), (n, h, w, c)."
+            )
+        first, last = shape[0] <= MOST_CHANNELS, shape[2] <= MOST_CHANNELS
+        if (first and (torch_like or not last)) or (torch_like and not last):
+            return cls("channels-first", shape)
+        return cls("channels-last", (shape[2], shape[0], shape[1]))
+
+    def arrange(self, x: Tensor) -> Tensor:
+        """(n, *as given) -> (n, *row)"""
+        if self.layout == "grey":
+            return x[:, None]
+        return x.permute(0, 3, 1, 2).contiguous() if self.layout == "channels-last" else x
+
+    def restore(self, x: Tensor) -> Tensor:
+        """(n, *row) -> (n, *as given)"""
+        if self.layout == "grey":
+            return x[:, 0]
+        return x.permute(0, 2, 3, 1).contiguous() if self.layout == "channels-last" else x
+
+
+@dataclass(frozen=True)
+class Given:
+    """A user's data, read: its rows, their shape, and how to hand answers back."""
+
+    rows: Rows
+    shape: Shape
+    give: Callable[[Tensor], Any]
+    attributes: dict[str, Any]  # what a fitted estimator remembers of its data
+
+
+def read(estimator: Any, X: Any, *, fitting: bool) -> Given:
+    """Check X and turn it into rows; what has been read is handed back. The estimator is not touched."""
+    if isinstance(X, Given):
+        return X
+    if isinstance(X, DataLoader):
+        X = X.dataset
+    if isinstance(X, (str, os.PathLike)):
+        X = _opened(Path(X))
+    if not fitting:
+        _check_single(estimator.shape_.row, X)
+    if isinstance(X, Tensor):
+        given = _read_tensor(estimator, X, fitting)
+    elif isinstance(X, (IterableDataset, ParquetRows)):
+        rows = IterableRows(X) if isinstance(X, IterableDataset) else X
+        shape = Shape("rows" if len(rows.row_shape) == 1 else "channels-first", rows.row_shape)
+        divisor = None
+        if isinstance(rows, IterableRows) and len(rows.row_shape) == 3:
+            reach = rows.low, rows.high
+            divisor = (
+                _divisor(estimator, fitting, *reach) if rows.whole else _float_divisor(estimator, fitting, rows.high)
+            )
+            rows.divisor = divisor or 1.0
+        given = Given(rows, shape, _numpy, {"image_divisor_": divisor})
+        if isinstance(rows, ParquetRows):
+            given.attributes["feature_names_in_"] = np.array(rows.columns, dtype=object)
+            _check_names(estimator, rows.columns, fitting)
+    elif isinstance(X, Dataset):
+        given = _read_dataset(estimator, X, fitting)
+    else:
+        given = _read_array(estimator, X, fitting)
+    if not fitting and given.shape.row != estimator.shape_.row:
+        ours, name = estimator.shape_.row, type(estimator).__name__
+        if len(ours) == len(given.shape.row) == 1:
+            raise ValueError(
+                f"X has {given.shape.row[0]} features, but {name} is expecting {ours[0]} features as input."
+            )
+        raise ValueError(f"X has samples of shape {given.shape.row}, but {name} was fitted on samples of shape {ours}.")
+    given.attributes.update(n_features_in_=int(np.prod(given.shape.row)), shape_=given.shape)
+    return given
+
+
+def _check_single(row: tuple[int, ...], X: Any) -> None:
+    """One image instead of several would be taken for rows, and their width refused."""
+    if len(row) == 3:
+        channels, *size = row
+        single = [tuple(size)] if channels == 1 else [row, (*size, channels)]
+        if tuple(getattr(X, "shape", ())) in single:
+            raise ValueError(f"X has shape {tuple(X.shape)}, which is one image: give several, or X[None].")
+
+
+def _check_names(estimator: Any, columns: list[str], fitting: bool) -> None:
+    known = [] if fitting else list(getattr(estimator, "feature_names_in_", []))
+    if known and known != columns:
+        raise ValueError(
+            f"The feature names should match those that were passed during fit: {', '.join(known[:5])}, ... "
+            f"and not {', '.join(columns[:5])}, ..."
+        )
+
+
+def _opened(path: Path) -> Any:
+    """A file that is read as it is needed."""
+    if path.suffix == ".npy":
+        return formats.read_npy(path).X
+    if path.suffix == ".parquet":
+        return formats.open_parquet(path)
+    raise ValueError(
+        f"{path}: estimators read .npy and .parquet files themselves; for others see diffclust.files.read."
+    )
+
+
+def arriving(X: Any, size: int = CHUNK) -> Iterator[Any]:
+    """The batches of a stream: a DataLoader's own, `size` items of an IterableDataset each; anything else is one."""
+    if isinstance(X, DataLoader):
+        for batch in X:
+            yield batch[0] if isinstance(batch, (tuple, list)) else batch
+    elif isinstance(X, IterableDataset):
+        items = iter(X)
+        while batch := [sample(item) for item in itertools.islice(items, size)]:
+            yield torch.stack(batch)
+    else:
+        yield X
+
+
+def _numpy(answer: Tensor) -> np.ndarray:
+    return answer.cpu().numpy()
+
+
+FAR = 1e5  # times its spread from zero, float32 keeps less than two digits of a column
+FAR_AS_IT_IS = 1e3  # and distances between rows that are not centred lose theirs
+LOOK = 10_000  # rows that are looked at for it
+
+
+def _look_how_far(estimator: Any, X: np.ndarray) -> None:
+    """Warn of rows so far from zero that single precision cannot tell them apart."""
+    some = np.asarray(X[:: -(-len(X) // LOOK)], np.float64)
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean, spread = np.abs(some.mean(0)), some.std(0)
+        column = int(np.argmax(np.where(spread > 0, mean / np.where(spread > 0, spread, 1), 0)))
+        overall = mean.max() / max(float(np.sqrt((spread**2).mean())), 1e-300)
+    said = ""
+    if spread[column] > 0 and mean[column] > FAR * spread[column]:
+        said = f"Column {column} is {mean[column] / spread[column]:.0e} times its spread away from zero"
+    elif getattr(estimator, "network", None) == "identity" and spread.any() and overall > FAR_AS_IT_IS:
+        said = f"The rows are {overall:.0e} times their spread away from zero"
+    if said:
+        text = f"{said}, more than single precision can resolve. Subtract the mean first (StandardScaler)."
+        warnings.warn(text, UserWarning, stacklevel=2)
+
+
+def _float_divisor(estimator: Any, fitting: bool, high: float) -> float | None:
+    """What is known of images that are no integers. Whole numbers will be taken as these are: from 0 to 1, so that they
+    are divided as integers are (None), or in units of their own (1)."""
+    if fitting:
+        return None if high <= 1 else 1.0
+    known = estimator.image_divisor_
+    if known not in (None, 1) and high > 2:
+        raise ValueError(
+            f"The estimator was fitted on integer images, which are divided by {known:g}; these are no integers and "
+            f"reach {high:g}: give integers, or values from 0 to 1."
+        )
+    return None
+
+
+def _divisor(estimator: Any, fitting: bool, low: float, high: float) -> float:
+    """What integer images are divided by, so that they lie in [0, 1]: as in `fit`, whatever the values now."""
+    if low < 0 or high > 65535:
+        raise ValueError(f"Integer images should have values from 0 to 65535; these reach from {low:g} to {high:g}.")
+    if not fitting and estimator.image_divisor_ is not None:
+        return estimator.image_divisor_
+    return 255.0 if high <= 255 else 65535.0
+
+
+def _read_tensor(estimator: Any, x: Tensor, fitting: bool) -> Given:
+    if x.layout != torch.strided:
+        raise TypeError(f"A tensor of layout {x.layout} is not supported: give a scipy sparse matrix.")
+    if x.is_complex():
+        raise ValueError("Complex data not supported")
+    if x.ndim < 2:
+        raise ValueError(f"Expected 2D array, got {x.ndim}D array instead: reshape to (n_samples, n_features).")
+    if x.numel() == 0:
+        raise ValueError(
+            f"Found array of shape {tuple(x.shape)} while a minimum of 1 sample and 1 feature is required."
+        )
+    if not x.isfinite().all():
+        raise ValueError("Input X contains NaN or infinity.")
+    shape = Shape.of(tuple(x.shape[1:]), torch_like=True)
+    divisor = None
+    if x.ndim > 2 and x.is_floating_point():
+        divisor = _float_divisor(estimator, fitting, x.max().item())
+    elif x.ndim > 2 and x.dtype != torch.bool:
+        divisor = _divisor(estimator, fitting, x.float().min().item(), x.float().max().item())
+    values = x.detach() if divisor == 255 and x.dtype == torch.uint8 else x.detach().float()
+    rows = TensorRows(shape.arrange(values), divisor or 1.0)
+    return Given(rows, shape, lambda answer: answer.to(x.device), {"image_divisor_": divisor})
+
+
+def _read_dataset(estimator: Any, dataset: Any, fitting: bool) -> Given:
+    if len(dataset) == 0:
+        raise ValueError("Found a Dataset with 0 samples while a minimum of 1 is required.")
+    first = sample(dataset[0])
+    if first.ndim not in (1, 3):
+        raise ValueError(f"A sample of the Dataset has shape {tuple(first.shape)}: expected (d,), (h, w) or (c, h, w).")
+    shape = Shape("rows" if first.ndim == 1 else "channels-first", tuple(first.shape))
+    divisor = None
+    if first.ndim == 3 and not first.is_floating_point():
+        probe = Data(DatasetRows(dataset, shape.row), torch.device("cpu"))
+        low, high = (0.0, 255.0) if first.dtype == torch.uint8 else (probe.summary.low, probe.summary.high)
+        divisor = _divisor(estimator, fitting, low, high)
+    elif first.ndim == 3 and not fitting:
+        _float_divisor(estimator, fitting, first.max().item())
+    rows = DatasetRows(dataset, shape.row, divisor or 1.0)
+    return Given(rows, shape, _numpy, {"image_divisor_": divisor})
+
+
+def _is_sound(estimator: Any, X: Any) -> bool:
+    """Whether X is plainly what `fit` saw, so that the full check, a millisecond of a stream's time, has nothing to
+    say."""
+    if type(X) is not np.ndarray or X.ndim != 2 or X.dtype.kind != "f" or hasattr(estimator, "feature_names_in_"):
+        return False
+    with np.errstate(over="ignore", invalid="ignore"):
+        return len(X) > 0 and X.shape[1] == estimator.n_features_in_ and bool(np.isfinite(X.sum()))
+
+
+def _read_array(estimator: Any, X: Any, fitting: bool) -> Given:
+    attributes: dict[str, Any] = {"image_divisor_": None}
+    mapped = isinstance(X, np.memmap)  # scikit-learn's checks hand back a plain view of it
+    if not fitting and _is_sound(estimator, X):
+        pass
+    elif (np.ndim(X) if isinstance(X, (list, tuple)) else getattr(X, "ndim", 2)) > 2:
+        X = check_array(X, dtype="numeric", allow_nd=True, estimator=estimator)
+    else:
+        judge = copy(estimator)  # validate_data writes to the estimator it is given
+        # what is mapped is checked as it is read: it may be larger than memory
+        finite = not mapped or X.dtype.kind != "f"
+        X = validate_data(judge, X, reset=fitting, accept_sparse="csr", dtype="numeric", ensure_all_finite=finite)
+        if hasattr(judge, "feature_names_in_"):
+            attributes["feature_names_in_"] = judge.feature_names_in_
+    if sp.issparse(X):
+        return Given(SparseRows(X), Shape("rows", (X.shape[1],)), _numpy, attributes)
+    shape = Shape.of(X.shape[1:], torch_like=False)
+    divisor = None
+    if X.ndim > 2 and X.dtype.kind in "iu":
+        divisor = attributes["image_divisor_"] = _divisor(estimator, fitting, X.min(), X.max())
+    elif X.ndim > 2 and X.dtype.kind == "f" and not mapped:
+        divisor = attributes["image_divisor_"] = _float_divisor(estimator, fitting, float(X.max()))
+    elif X.ndim == 2 and fitting:
+        _look_how_far(estimator, X)
+    rows: Rows
+    if mapped:
+        rows = ArrayRows(X, shape.row, shape.arrange, divisor or 1.0)
+    else:
+        with np.errstate(over="ignore"):  # what is too large becomes infinite, and is refused by name later
+            kept = np.require(X, X.dtype if divisor == 255 and X.dtype == np.uint8 else np.float32, ["C", "W"])
+        rows = TensorRows(shape.arrange(torch.from_numpy(kept)), divisor or 1.0)
+    return Given(rows, shape, _numpy, attributes)

@@ -1,0 +1,114 @@
+"""Rows that are larger than memory: read as they are needed, and forgotten."""
+
+import math
+from collections import OrderedDict, deque
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..engine.data import WINDOW, Rows, sample
+
+HELD = 2**26  # bytes of decoded row groups that are shuffled among one another
+RECENT = 2**14  # rows of a stream that are remembered: they are shuffled among one another
+
+
+class ParquetRows(Rows):
+    """Columns of a .parquet file, a row group at a time."""
+
+    def __init__(self, file: Any, columns: list[str]) -> None:
+        """file: a pyarrow.parquet.ParquetFile."""
+        sizes = [file.metadata.row_group(i).num_rows for i in range(file.metadata.num_row_groups)]
+        self.file, self.columns, self.row_shape = file, columns, (len(columns),)
+        self.starts = np.concatenate([[0], np.cumsum(sizes)])
+        self.window = max(1, min(WINDOW, HELD // max(1, 4 * max(sizes) * len(columns))))
+        self.groups: OrderedDict[int, np.ndarray] = OrderedDict()
+
+    def __len__(self) -> int:
+        return int(self.starts[-1])
+
+    def edges(self) -> np.ndarray | None:
+        return self.starts
+
+    def take(self, index: Tensor) -> Tensor:
+        i = index.cpu().numpy()
+        group = np.searchsorted(self.starts, i, side="right") - 1
+        rows = np.empty((len(i), *self.row_shape), np.float32)
+        for g in np.unique(group):
+            here = group == g
+            rows[here] = self._group(int(g))[i[here] - self.starts[g]]
+        return torch.from_numpy(rows)
+
+    def _group(self, g: int) -> np.ndarray:
+        if g not in self.groups:
+            while len(self.groups) > self.window:  # a batch may reach into the next window
+                self.groups.popitem(last=False)
+            table = self.file.read_row_group(g, columns=self.columns)
+            with np.errstate(over="ignore"):  # refused by name later
+                values = [table.column(name).to_numpy().astype(np.float32) for name in self.columns]
+            self.groups[g] = np.stack(values, axis=1)
+        self.groups.move_to_end(g)
+        return self.groups[g]
+
+
+class IterableRows(Rows):
+    """A torch IterableDataset that gives the same rows every time it is gone through: once to count them, then once
+    for each pass. Rows are shuffled within a buffer."""
+
+    forward = True
+    window = 1
+
+    def __init__(self, dataset: Any) -> None:
+        self.dataset = dataset
+        self.n = 0
+        self.low, self.high, self.whole = math.inf, -math.inf, False  # of images: the values, and whether integers
+        for item in dataset:
+            one = sample(item)
+            shape = tuple(one.shape)
+            if one.ndim == 3 and one.numel():
+                self.low, self.high = min(self.low, one.min().item()), max(self.high, one.max().item())
+                self.whole = not one.is_floating_point() and one.dtype != torch.bool
+            if self.n == 0:
+                self.row_shape = shape
+            elif shape != self.row_shape:
+                raise ValueError(f"Sample {self.n} has shape {shape}, the others {self.row_shape}.")
+            self.n += 1
+        if self.n == 0:
+            raise ValueError("Found an IterableDataset with 0 samples while a minimum of 1 is required.")
+        if len(self.row_shape) not in (1, 3):
+            raise ValueError(f"A sample of the Dataset has shape {self.row_shape}: expected (d,), (h, w) or (c, h, w).")
+        self._rewind()
+
+    def __len__(self) -> int:
+        return self.n
+
+    def edges(self) -> np.ndarray | None:
+        return np.append(np.arange(0, self.n, RECENT), self.n)
+
+    def take(self, index: Tensor) -> Tensor:
+        places = index.cpu().numpy()
+        rows: dict[int, Tensor] = {}
+        for place in np.unique(places).tolist():
+            rows[place] = self._row(place)
+        return torch.stack([rows[place] for place in places.tolist()])
+
+    def _rewind(self) -> None:
+        self.items: Iterator[Any] = iter(self.dataset)
+        self.passed = 0
+        self.recent: deque[Tensor] = deque(maxlen=2 * RECENT)
+
+    def _row(self, place: int) -> Tensor:
+        if place < self.passed - len(self.recent):
+            self._rewind()
+        while self.passed <= place:
+            try:
+                self.recent.append(sample(next(self.items)))
+            except StopIteration:
+                raise ValueError(
+                    f"The IterableDataset gave {self.n} samples the first time and only {self.passed} now: it must "
+                    "give the same ones every time."
+                ) from None
+            self.passed += 1
+        return self.recent[place - self.passed]

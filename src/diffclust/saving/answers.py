@@ -1,0 +1,80 @@
+"""Labels into a file as they are found, so that neither the rows nor the answers need fit into memory."""
+
+import csv
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..extras import extra
+
+Parts = Iterable[tuple[np.ndarray, np.ndarray]]  # labels (b,) and probabilities (b, k) of one part after the other
+GROUP = 64  # parts in a row group
+
+
+def write(path: Path, parts: Parts, n: int, *, proba: bool = False, files: Sequence[str] | None = None) -> None:
+    """The labels of n rows, and with `proba` the probabilities, to .csv, .parquet or .npy (labels alone), beside the
+    `files` that the rows are, where each is one. The file is there when it is whole."""
+    aside = path.with_name(f".{path.name}.part")
+    try:
+        WRITERS[path.suffix](aside, parts, n, proba, files)
+        aside.replace(path)
+    finally:
+        aside.unlink(missing_ok=True)
+
+
+def _names(probabilities: np.ndarray) -> list[str]:
+    return [f"p{j}" for j in range(probabilities.shape[1])]
+
+
+def _write_csv(path: Path, parts: Parts, n: int, proba: bool, files: Sequence[str] | None) -> None:
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        done = 0
+        for labels, probabilities in parts:
+            if done == 0:
+                own = ["file"] if files else []
+                writer.writerow(["row", *own, "label", *(_names(probabilities) if proba else [])])
+            chances = [[f"{p:.6f}" for p in row] for row in probabilities] if proba else [[]] * len(labels)
+            for i, label in enumerate(labels.tolist()):
+                writer.writerow([done + i, *([files[done + i]] if files else []), label, *chances[i]])
+            done += len(labels)
+
+
+def _write_npy(path: Path, parts: Parts, n: int, proba: bool, files: Sequence[str] | None) -> None:
+    out = np.lib.format.open_memmap(path, mode="w+", dtype=np.int64, shape=(n,))
+    done = 0
+    for labels, _ in parts:
+        out[done : done + len(labels)] = labels
+        done += len(labels)
+    out.flush()
+
+
+def _write_parquet(path: Path, parts: Parts, n: int, proba: bool, files: Sequence[str] | None) -> None:
+    arrow = extra("pyarrow", "data", "Writing a .parquet file")
+    parquet = extra("pyarrow.parquet", "data", "Writing a .parquet file", package="pyarrow")
+    writer, done = None, 0
+    try:
+        for labels, probabilities in _gathered(parts):
+            columns: dict[str, Any] = {"row": np.arange(done, done + len(labels))}
+            columns |= {"file": files[done : done + len(labels)]} if files else {}
+            columns["label"] = labels
+            columns |= dict(zip(_names(probabilities), probabilities.T, strict=True)) if proba else {}
+            table = arrow.table(columns)
+            writer = writer or parquet.ParquetWriter(path, table.schema)
+            writer.write_table(table)
+            done += len(labels)
+    finally:
+        if writer is not None:
+            writer.close()
+
+
+def _gathered(parts: Parts) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    parts = iter(parts)
+    while some := list(islice(parts, GROUP)):
+        yield np.concatenate([labels for labels, _ in some]), np.concatenate([chances for _, chances in some])
+
+
+WRITERS = {".csv": _write_csv, ".npy": _write_npy, ".parquet": _write_parquet}

@@ -1,0 +1,88 @@
+"""A fitted estimator as a program of its own: for `torch.export`, and as an ONNX file that runs without torch."""
+
+import contextlib
+import copy
+import logging
+import os
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor, nn
+
+from ..extras import extra
+from ..reading.inputs import Shape
+
+if TYPE_CHECKING:
+    from ..engine.model import ClusterModel
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """The exporter warns of its own future, and that torchvision is missing, which nobody asked for."""
+    logger = logging.getLogger("torch.onnx._internal.exporter._registration")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(level)
+
+
+def _distances(x: Tensor, centers: Tensor, p: float = 2, mode: int | None = None) -> Tensor:
+    """What `torch.cdist` computes, in operations that ONNX has."""
+    return torch.linalg.vector_norm(x.unsqueeze(-2) - centers.unsqueeze(-3), ord=p, dim=-1)
+
+
+class Answers(nn.Module):
+    """Samples as `predict` takes them, in float32, to their labels (b,) and probabilities (b, k)."""
+
+    def __init__(self, model: "ClusterModel", shape: Shape, divisor: float | None, temperature: float) -> None:
+        super().__init__()
+        self.model, self.shape, self.divisor, self.temperature = model, shape, divisor, temperature
+
+    def forward(self, samples: Tensor) -> tuple[Tensor, Tensor]:
+        x = self.shape.arrange(samples)
+        x = x if self.divisor is None else x / self.divisor
+        clusters = self.model.clusters
+        z = self.model.embed(x).double()
+        return clusters.logits(z).argmax(1), clusters.probabilities(z, self.temperature).float()
+
+
+class Exportable:
+    """`export_program` and `export_onnx`."""
+
+    if TYPE_CHECKING:
+        model_: ClusterModel
+        shape_: Shape
+        image_divisor_: float | None
+        temperature_: float
+
+    def export_program(self) -> torch.export.ExportedProgram:
+        """Encoder and assignment by `torch.export`: samples (any number of them, float32) to labels and probabilities.
+        Integer images are divided inside; give them as float32 with the values they have."""
+        check_is_fitted(self)
+        model = copy.deepcopy(self.model_).cpu().eval().requires_grad_(False)
+        for weight in model.parameters():
+            weight.data = weight.data.contiguous()  # networks for images keep theirs with the channels last
+        answers = Answers(model, self.shape_, self.image_divisor_, float(self.temperature_)).eval()
+        samples = self.shape_.restore(torch.zeros(3, *self.shape_.row))
+        rows = torch.export.Dim("rows", min=1)
+        return torch.export.export(answers, (samples,), dynamic_shapes=({0: rows},))
+
+    def export_onnx(self, path: str | os.PathLike[str]) -> None:
+        """Write `export_program` as an ONNX file: input "samples", outputs "labels" and "probabilities"."""
+        for package in ("onnx", "onnxscript"):
+            extra(package, "onnx", "export_onnx")
+        outputs = ["labels", "probabilities"]
+        with _quiet():
+            program = self.export_program().run_decompositions({torch.ops.aten.cdist.default: _distances})
+            file: Any = torch.onnx.export(program, input_names=["samples"], output_names=outputs, verbose=False)
+        aside = Path(path).with_name(f".{Path(path).name}.part")
+        file.save(aside, external_data=False)
+        aside.replace(path)

@@ -1,0 +1,103 @@
+"""Save a fitted estimator: tensors in safetensors, everything else in JSON, and checksums of both.
+
+No pickle anywhere, so a folder from a stranger cannot run code.
+"""
+
+import json
+import os
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.torch import save as save_tensors
+from sklearn.utils.validation import check_is_fitted
+
+from .. import __version__
+from ..nn.autoencoders import NETWORKS, Wrapped
+from .folder import SETTINGS, TENSORS, write_folder
+
+FORMAT = 1
+SCALARS = (
+    "n_features_in_",
+    "image_divisor_",
+    "inertia_",
+    "clustering_loss_",
+    "temperature_",
+    "n_iter_",
+    "seed_",
+    "history_",
+    "diagnostics_",
+)
+
+
+def save(estimator: Any, folder: str | os.PathLike[str]) -> None:
+    """Write a fitted estimator. Settings that are code (callables, callbacks, a user's module) are named in
+    the file but not kept; a user's module is asked for again by `load`.
+
+    Where the folder holds a model, it becomes the new one at one moment: who loads it meanwhile gets the former or the
+    new one whole, even where this process is killed; a save that fails leaves the former. Of several that save to the
+    same folder, the last one's model stays, as long as the file system has locks (`flock`; not on Windows)."""
+    check_is_fitted(estimator)
+    folder = Path(folder)
+    if folder.exists() and not folder.is_dir():
+        raise NotADirectoryError(f"{folder} is a file: give a folder to save to.")
+    tensors = {f"model.{name}": value for name, value in estimator.model_.state_dict().items()}
+    tensors["labels_"] = torch.from_numpy(estimator.labels_)
+    tensors["cluster_centers_"] = torch.from_numpy(estimator.cluster_centers_)
+    tensors |= {f"stream.{name}": value for name, value in estimator.stream_state().items()}
+    for i, run in enumerate(estimator.runs_):
+        tensors[f"runs.{i}.labels"] = torch.from_numpy(run["labels"])
+    for name in estimator.code:
+        if callable(estimator._fitted_with[name]):
+            raise TypeError(f"{name} is a function of your own, without which the model means nothing: use pickle.")
+    params, not_saved = {}, []
+    for knob in fields(estimator):
+        value = getattr(estimator, knob.name)
+        if _is_plain(value):
+            params[knob.name] = value.item() if isinstance(value, np.generic) else value
+        elif knob.name == "init":
+            tensors["params.init"] = torch.as_tensor(np.asarray(value))
+        elif isinstance(value, os.PathLike):
+            params[knob.name] = os.fspath(value)
+        elif not isinstance(value, (tuple, list)) or len(value):
+            not_saved.append(knob.name)
+    network = estimator.model_.autoencoder
+    kind = next((kind for kind, cls in NETWORKS.items() if type(network) is cls), None)
+    settings = {
+        "format": FORMAT,
+        "diffclust": __version__,
+        "class": type(estimator).__name__,
+        "params": params,
+        "fitted_with": {
+            name: estimator._fitted_with[name] for name in params if _is_plain(estimator._fitted_with[name])
+        },
+        "not_saved": not_saved,
+        "network": {
+            "kind": kind,
+            "module": type(network.module).__name__ if isinstance(network, Wrapped) else None,
+            "config": network.config,
+        },
+        "shape": asdict(estimator.shape_),
+        "feature_names": getattr(estimator, "feature_names_in_", np.empty(0)).tolist(),
+        "fitted": {name: getattr(estimator, name) for name in SCALARS},
+        "runs": [{k: v for k, v in run.items() if k != "labels"} for run in estimator.runs_],
+    }
+    blobs = {
+        SETTINGS: json.dumps(settings, indent=1, default=_plain).encode(),
+        TENSORS: save_tensors({name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()}),
+    }
+    write_folder(folder, blobs)
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, (tuple, list)):
+        return len(value) > 0 and all(map(_is_plain, value))
+    return value is None or isinstance(value, (bool, int, float, str, np.integer, np.floating, np.bool_))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"{type(value).__name__} cannot be saved as JSON")

@@ -1,0 +1,220 @@
+"""Runs that are stacked learn what each learns alone, up to rounding."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+import torch
+
+from conftest import OWN_STOP
+from diffclust import DCN, DEC, IDEC, TELL, AEKMeans, CrossMetric, DeepKMeans
+from diffclust.engine import runtime
+from diffclust.engine.accelerate.capture import Steps
+from diffclust.engine.accelerate.stack import Stack, likeness
+from diffclust.engine.data import Data, TensorRows
+from diffclust.engine.lanes import Lane, side_by_side
+from diffclust.engine.loop import training
+from diffclust.engine.runtime import Randomness, seeded
+from diffclust.methods.dcn import DCNModel
+
+CPU = torch.device("cpu")
+COMMON = {"network": "dense", "device": "cpu", "batch_size": 32, "optimizer": "momentum", "lr": 1e-4}
+CASES = {
+    "HOMO": (CrossMetric, [{"metric": "euclidean"}] * 3),
+    "HOE": (CrossMetric, [{"metric": "cosine", "power": power} for power in (2.0, 3.0)]),
+    "HOT": (CrossMetric, [{"metric": "correlation", "detach": "target"}] * 2),
+    "HIT": (CrossMetric, [{"metric": "cityblock", "divergence": "hellinger"}] * 2),
+    "several metrics": (CrossMetric, [{"metric": ("euclidean", "cosine")}] * 2),
+    "DEC": (DEC, [{"interval": 3}] * 2),
+    "IDEC": (IDEC, [{"interval": 3, "weight": weight} for weight in (0.1, 1.0, 10.0)]),
+    "DCN": (DCN, [{"weight": weight} for weight in (0.1, 1.0)]),
+    "DKM": (DeepKMeans, [{"weight": weight} for weight in (0.1, 1.0)]),
+    "DKM, cosine": (DeepKMeans, [{"distance": "cosine", "reconstruction": "cosine"}] * 2),
+}
+
+
+@pytest.fixture
+def data():
+    generator = torch.Generator().manual_seed(0)
+    places = 4 * torch.randn(4, 6, generator=generator)
+    rows = places[torch.randint(4, (96,), generator=generator)] + torch.randn(96, 6, generator=generator)
+    return Data(TensorRows(rows), CPU, 32)
+
+
+@pytest.fixture
+def taken(monkeypatch):
+    """How many runs each stacked step was for."""
+    sizes, step = [], Stack.step
+    monkeypatch.setattr(Stack, "step", lambda self: sizes.append(len(self.party)) or step(self))
+    return sizes
+
+
+def lane(method, settings, seed, data, *, epochs=2, pretraining=False):
+    endless = OWN_STOP.get(method.__name__, {})
+    estimator = method(4, **{**COMMON, **endless, **settings})
+    with seeded(seed, CPU):
+        model = estimator.build_model(estimator.build_autoencoder(data), len(data))
+        if pretraining:
+            model = estimator.pretraining(model)
+        optimizer = estimator.build_optimizer(model)
+    run = training(model, data, optimizer, epochs=epochs, phase="clustering")
+    return model, Lane(run, Randomness(seed, CPU))
+
+
+def learn(lanes, stack):
+    histories = side_by_side([each for _, each in lanes], Steps(CPU, stack=stack))
+    return [(history, dict(model.state_dict())) for history, (model, _) in zip(histories, lanes, strict=True)]
+
+
+def same(stacked, alone):
+    for (history, state), (expected, weights) in zip(stacked, alone, strict=True):
+        assert len(history) == len(expected)
+        for one, other in zip(history, expected, strict=True):
+            assert one.pop("phase") == other.pop("phase")
+            assert one == pytest.approx(other, rel=1e-3, abs=1e-4)
+        for name, value in weights.items():
+            assert state[name].allclose(value, rtol=1e-3, atol=1e-4), name
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_each_learns_what_it_learns_alone(case, data, taken):
+    method, settings = CASES[case]
+    build = lambda: [lane(method, each, seed, data) for seed, each in enumerate(settings)]  # noqa: E731
+    alone = learn(build(), stack=False)
+    assert not taken
+    same(learn(build(), stack=True), alone)
+    assert taken == [len(settings)] * 6  # two epochs of three steps
+    assert not all(a["clusters.weight"].allclose(alone[0][1]["clusters.weight"]) for _, a in alone[1:])
+
+
+def test_pretraining_too(data, taken):
+    build = lambda: [lane(AEKMeans, {}, seed, data, pretraining=True) for seed in range(3)]  # noqa: E731
+    alone = learn(build(), stack=False)
+    same(learn(build(), stack=True), alone)
+    assert taken == [3] * 6
+
+
+def test_who_has_more_epochs_goes_on_with_those_who_are_left(data, taken):
+    build = lambda: [lane(DEC, {"interval": 2}, n, data, epochs=n) for n in (2, 3, 3, 5)]  # noqa: E731
+    alone = learn(build(), stack=False)
+    same(learn(build(), stack=True), alone)
+    assert taken == [4] * 6 + [3] * 3
+
+
+def test_only_what_is_alike_is_stacked(data, taken):
+    metrics = ("euclidean", "cosine", "euclidean")
+    build = lambda: [lane(CrossMetric, {"metric": m}, n, data) for n, m in enumerate(metrics)]  # noqa: E731
+    alone = learn(build(), stack=False)
+    same(learn(build(), stack=True), alone)
+    assert taken == [2] * 6
+
+
+@pytest.mark.parametrize(
+    ("method", "settings"),
+    [
+        (TELL, {}),
+        (CrossMetric, {"network": "identity"}),
+        (DeepKMeans, {"l2": 0.01}),
+        (DeepKMeans, {"distance": lambda z, centers: torch.cdist(z, centers)}),
+        (DeepKMeans, {"reconstruction": lambda x, y: (x - y).abs().sum(1)}),
+    ],
+)
+def test_the_rest_runs_as_it_is(method, settings, data):
+    estimator = method(4, **{**COMMON, **settings})
+    model = estimator.build_model(estimator.build_autoencoder(data), len(data))
+    assert model.kind() is None
+
+
+def test_drawn_noise_is_each_runs_own(data, taken):
+    noises = (0.0, 0.3, 0.3, 0.6)
+    build = lambda: [  # noqa: E731
+        lane(CrossMetric, {"noise": p}, seed, data, pretraining=True) for seed, p in enumerate(noises)
+    ]
+    alone = learn(build(), stack=False)
+    same(learn(build(), stack=True), alone)
+    assert taken == [4] * 6
+
+
+def test_units_of_another_shape_are_another_stack(data, taken):
+    units = (True, False, "mean", False)  # one number, or one a feature
+    build = lambda: [lane(CrossMetric, {"rescale": r}, n, data) for n, r in enumerate(units)]  # noqa: E731
+    alone = learn(build(), stack=False)
+    same(learn(build(), stack=True), alone)
+    assert set(taken) == {2}
+
+
+def test_who_has_left_keeps_nothing_of_the_others(data):
+    lanes = [lane(IDEC, {}, seed, data) for seed in range(3)]
+    learn(lanes, stack=True)
+    for model, _ in lanes:
+        for tensor in (*model.parameters(), *model.buffers()):
+            assert tensor.untyped_storage().nbytes() == tensor.nbytes
+            assert tensor.grad is None
+
+
+def test_changed_rows_and_unchanged_ones_arrive_where_they_should(data, taken):
+    changed = Data(data.rows, CPU, 32, augment=lambda x: x + 0.1 * torch.randn_like(x))
+    build = lambda: [lane(CrossMetric, {}, seed, changed) for seed in range(2)]  # noqa: E731
+    alone = learn(build(), stack=False)
+    same(learn(build(), stack=True), alone)
+    assert taken
+
+
+def test_weights_of_any_number_type_are_one_stack(data, taken):
+    weights = (1, 0.1, np.float64(10))
+    learn([lane(IDEC, {"weight": w}, seed, data) for seed, w in enumerate(weights)], stack=True)
+    assert taken == [3] * 6
+
+
+class Heavier(DCNModel):
+    """A loss of its own, and no word on what it depends on."""
+
+    factor = 1.0
+
+    def loss(self, batch):
+        return {name: self.factor * value for name, value in super().loss(batch).items()}
+
+
+def test_a_loss_of_ones_own_is_not_stacked_by_an_inherited_word(data):
+    _, each = lane(DCN, {}, 0, data)
+    each.advance()
+    assert likeness(each.stage) is not None
+    each.stage.model.__class__ = Heavier
+    assert each.stage.model.kind() is not None
+    assert likeness(each.stage) is None
+
+
+def test_stacks_end_with_their_phases_and_members(data):
+    steps = Steps(CPU, stack=True)
+    lanes = [lane(DCN, {}, n, data, epochs=n) for n in (1, 2, 4)]
+    sizes = []
+    epoch = steps.epoch
+    steps.epoch = lambda party: epoch(party) or sizes.append([len(stack.party) for stack in steps.stacks.values()])
+    side_by_side([each for _, each in lanes], steps)
+    assert sizes == [[3], [2], [], []]
+    for model, _ in lanes:
+        assert all(t.untyped_storage().nbytes() == t.nbytes for t in model.parameters())
+
+
+def test_no_other_thread_takes_a_step_in_between(data, monkeypatch):
+    free, losses = [], Stack._losses
+
+    def watched(self, *arguments):
+        with ThreadPoolExecutor(1) as other:
+            free.append(other.submit(lambda: runtime._turn.acquire(blocking=False)).result())
+        return losses(self, *arguments)
+
+    monkeypatch.setattr(Stack, "_losses", watched)
+    learn([lane(DCN, {}, seed, data) for seed in range(2)], stack=True)
+    assert free == [False] * 6
+
+
+def test_batches_of_another_size_are_another_stack(data):
+    other = Data(data.rows, CPU, 48)
+    kinds = set()
+    for rows in (data, other):
+        _, each = lane(CrossMetric, {}, 0, rows)
+        each.advance()
+        kinds.add(likeness(each.stage))
+    assert len(kinds) == 2
+    assert None not in kinds
