@@ -23,7 +23,7 @@ from torch import Tensor
 
 import diffclust
 from diffclust.engine.data import Data, TensorRows
-from diffclust.engine.loop import Progress
+from diffclust.engine.phase import Progress
 from diffclust.engine.runtime import autocast
 from diffclust.estimator.networks import build
 

@@ -6,6 +6,8 @@ import torch
 from sklearn.datasets import load_digits, make_blobs
 
 import diffclust
+from diffclust.engine.accelerate.capture import Steps
+from diffclust.engine.runtime import Randomness
 from diffclust.methods import METHODS
 
 torch.set_num_threads(1)
@@ -21,6 +23,28 @@ OWN_STOP = {
     "CrossMetric": {"tolerance": 0, "repair": False},
     "VaDE": {"repair": False},
 }
+
+
+def train(phases, seeds=(0,), *, capture=None, stack=None):
+    """Phases to their ends, side by side, each with the random numbers of its seed; their histories."""
+    steps = Steps(phases[0].data.device, capture=capture, stack=stack)
+    members = [(phase, Randomness(seed, phase.data.device)) for phase, seed in zip(phases, seeds, strict=True)]
+    for phase, randomness in members:
+        with randomness.borrowed():
+            phase.start()
+    while running := [(phase, randomness) for phase, randomness in members if not phase.over]:
+        for phase, randomness in running:
+            with randomness.borrowed():
+                phase.begin_epoch()
+        steps.epoch(running)
+        for phase, randomness in running:
+            with randomness.borrowed():
+                phase.end_epoch()
+        for phase, randomness in running:
+            if phase.over:
+                with randomness.borrowed():
+                    phase.finish()
+    return [phase.history for phase in phases]
 
 
 def quick_settings(name):

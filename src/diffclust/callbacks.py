@@ -11,9 +11,9 @@ from safetensors import SafetensorError
 
 from .engine.checkpoint import pack, unpack
 from .engine.data import Data
-from .engine.distributed import present
-from .engine.loop import Callback, Progress
+from .engine.distributed import current_processes
 from .engine.model import ClusterModel
+from .engine.phase import Callback, Progress
 from .metrics import accuracy, ari, nmi
 
 
@@ -223,30 +223,36 @@ class ProgressBar:
 class Watchers:
     """Who watches one fit: the user's callbacks, the progress bar, scikit-learn's own callback protocol."""
 
-    def __init__(self, estimator: Any, epochs: int, quiet: bool = False) -> None:
+    def __init__(self, estimator: Any, quiet: bool = False) -> None:
         self.estimator = estimator
-        self.context = estimator._init_callback_context(max_subtasks=estimator.n_init * epochs)
-        shown = estimator.verbose and present().leads and not quiet
-        self.bar = ProgressBar(estimator.n_init) if shown else None
+        self.shows_bar = estimator.verbose and current_processes().leads and not quiet
+        self.bar: ProgressBar | None = None
+        self.epochs = 0
+        self.callbacks: list[Callback] = list(estimator.callbacks)
+
+    def expect(self, epochs: int) -> None:
+        """How many a restart has at most."""
+        self.epochs = epochs
 
     def __enter__(self) -> Self:
-        self.context.call_on_fit_task_begin(estimator=self.estimator)
+        estimator = self.estimator
+        self.context = estimator._init_callback_context(max_subtasks=estimator.n_init * self.epochs)
+        self.context.call_on_fit_task_begin(estimator=estimator)
+        if hasattr(estimator, "_skl_callbacks"):
+            self.callbacks.append(self.tell_sklearn)
+        if self.shows_bar:
+            self.bar = ProgressBar(estimator.n_init)
+            self.callbacks.append(self.bar)
         return self
 
-    def callbacks(self) -> list[Callback]:
-        callbacks = list(self.estimator.callbacks)
-        if hasattr(self.estimator, "_skl_callbacks"):
-            callbacks.append(self.tell_sklearn)
-        return [*callbacks, self.bar] if self.bar else callbacks
-
-    def width(self, device: torch.device) -> int:
+    def at_once(self, device: torch.device) -> int:
         """How many restarts run side by side: on a GPU, unless someone watches who could mistake one for another. A
         function has no memory, nor has an object that says `stateless`; one with a `state_dict` gets it back."""
 
-        def discreet(callback: Callback) -> bool:
+        def tells_apart(callback: Callback) -> bool:
             return inspect.isroutine(callback) or hasattr(callback, "state_dict") or hasattr(callback, "stateless")
 
-        return at_once(device) if all(map(discreet, self.estimator.callbacks)) else 1
+        return at_once(device) if all(map(tells_apart, self.estimator.callbacks)) else 1
 
     def tell_sklearn(self, progress: Progress) -> None:
         task = self.context.subcontext(task_name=progress.phase)

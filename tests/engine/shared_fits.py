@@ -16,7 +16,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 import diffclust
 from diffclust.cli import main
-from diffclust.engine.loop import Stage
+from diffclust.engine.phase import Phase
 from diffclust.nn import parallel
 from diffclust.nn.autoencoders import ConvAutoencoder, DenseAutoencoder
 
@@ -176,14 +176,14 @@ def killed(folder):
             time.sleep(0.005)
         os.kill(os.getpid(), signal.SIGKILL)
 
-    restore = Stage.restore
+    restore = Phase.load_state
 
-    def told(stage, state):
+    def told(phase, state):
         with (folder / "restored").open("a") as file:
             file.write(f"{os.environ['RANK']}:{times}:{len(state['history'])} ")
-        restore(stage, state)
+        restore(phase, state)
 
-    Stage.restore = told
+    Phase.load_state = told
     if times == "0" and os.environ["RANK"] == "1":
         threading.Thread(target=kill, daemon=True).start()
     given = [f"{name}={value}" for name, value in {**KILLED, "checkpoint_every": 1}.items()]

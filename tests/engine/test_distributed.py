@@ -169,7 +169,7 @@ def test_a_killed_process_is_started_again(two, folder):
 
 
 def shares(rows, size, **settings):
-    return [Data(rows, CPU, among=Processes(rank, size), **settings) for rank in range(size)]
+    return [Data(rows, CPU, processes=Processes(rank, size), **settings) for rank in range(size)]
 
 
 def orders(parts, seed=0):
@@ -213,7 +213,7 @@ def test_blocks_stay_with_their_process(size, monkeypatch):
 
 def test_too_many_processes():
     with pytest.raises(ValueError, match="8 processes cannot share batches of 5 rows, out of 10: 3 of them would have"):
-        Data(TensorRows(torch.zeros(10, 2)), CPU, batch_size=5, among=Processes(7, 8))
+        Data(TensorRows(torch.zeros(10, 2)), CPU, batch_size=5, processes=Processes(7, 8))
 
 
 def test_branches_of_randomness_differ_and_take_nothing():

@@ -44,13 +44,13 @@ def test_sound_is_by_the_entropy_of_the_sizes():
     assert not model.finished
     guard.go_back(7)
     assert (model.value, model.finished) == (1, True)
-    assert [(report.kind, "epoch 7" in report.message) for report in model.reports] == [("collapse", True)]
+    assert [(report.kind, "epoch 7" in report.message) for report in model.events] == [("collapse", True)]
 
 
 def test_dying_clusters_are_undone(quick, blobs):
     model = quick(epochs=1).fit(blobs[0]).model_
     data = Data(TensorRows(torch.from_numpy(blobs[0]).float()), torch.device("cpu"), 50)
-    model.reports, model.guard = [], Guard(model)
+    model.events, model.guard = [], Guard(model)
     model.before_training(data)
     sound = model.clusters.weight.detach().clone()
     with torch.no_grad():
@@ -59,7 +59,7 @@ def test_dying_clusters_are_undone(quick, blobs):
     assert model.finished
     assert (model.clusters.weight == sound).all()
     model.after_training(data)
-    assert [report.kind for report in model.reports] == ["collapse"]  # and nothing that it had settled
+    assert [report.kind for report in model.events] == ["collapse"]  # and nothing that it had settled
     assert not model.guard.state
 
 

@@ -5,13 +5,17 @@ import pytest
 import torch
 from torch import nn
 
+from conftest import train
 from diffclust.engine.data import ArrayRows, Batch, Data, TensorRows
-from diffclust.engine.lanes import train
-from diffclust.engine.loop import LastGood, set_rate
 from diffclust.engine.model import Trainable
+from diffclust.engine.phase import LastFinite, Phase, set_rate
 from diffclust.engine.runtime import choose_device, restart_seeds, seeded
 
 CPU = torch.device("cpu")
+
+
+def run(model, data, optimizer, epochs):
+    return train([Phase("line", model, data, optimizer, epochs)])[0]
 
 
 def data(n=100, batch_size=16, **options):
@@ -102,7 +106,7 @@ class Line(Trainable):
 
 def test_the_loop_minimises_and_calls_the_hooks_in_order():
     line = Line()
-    history = train(line, data(batch_size=50), torch.optim.Adam(line.parameters(), lr=0.3), epochs=40, phase="line")
+    history = run(line, data(batch_size=50), torch.optim.Adam(line.parameters(), lr=0.3), 40)
     assert float(line.slope.detach()) == pytest.approx(3, abs=0.05)
     assert line.calls[:9] == [
         "before_training", "before_epoch 0", "loss", "after_backward", "after_step", "loss", "after_backward",
@@ -115,14 +119,14 @@ def test_the_loop_minimises_and_calls_the_hooks_in_order():
 
 def test_batch_norm_ends_on_the_statistics_of_the_data():
     line = Line()
-    train(line, data(), torch.optim.SGD(line.parameters(), lr=1e-3), epochs=1, phase="line")
+    run(line, data(), torch.optim.SGD(line.parameters(), lr=1e-3), 1)
     assert float(line.norm.running_mean) == pytest.approx(49.5, abs=2)
     assert line.norm.momentum == 0.1
 
 
 class Exploding(Line):
     def loss(self, batch):
-        bad = float("nan") if self.calls.count("after_epoch 10") and len(self.reports) < self.most else 1.0
+        bad = float("nan") if self.calls.count("after_epoch 10") and len(self.events) < self.most else 1.0
         self.calls.append("loss")
         return {"fit": bad * (self.slope - 3).square()}
 
@@ -132,10 +136,10 @@ def test_a_run_falls_back_to_its_last_finite_state(most, epochs_done):
     line = Exploding()
     line.most = most
     optimizer = torch.optim.SGD(line.parameters(), lr=0.1)
-    history = train(line, data(), optimizer, epochs=30, phase="line")
+    history = run(line, data(), optimizer, 30)
     assert len(history) == epochs_done
     assert np.isfinite(float(line.slope.detach()))
-    assert [report.kind for report in line.reports] == ["non-finite"] * min(most, 4)
+    assert [report.kind for report in line.events] == ["non-finite"] * min(most, 4)
     assert optimizer.param_groups[0]["lr"] < 0.1
 
 
@@ -159,7 +163,7 @@ class Decaying(Exploding):
 def test_a_decaying_rate_lives_with_the_halving_after_a_failure():
     line = Decaying()
     line.optimizer = torch.optim.SGD(line.parameters(), lr=0.1)
-    train(line, data(), line.optimizer, epochs=20, phase="line")
+    run(line, data(), line.optimizer, 20)
     # the loss is not finite in epoch 11, and from there on the rate is half of what it would have been
     expected = [0.1 * 0.9**epoch * (0.5 if epoch > 11 else 1) for epoch in range(20)]
     assert line.rates == pytest.approx(expected)
@@ -185,7 +189,7 @@ class Refreshing(Line):
 def test_refreshes_come_at_their_interval_over_the_whole_run():
     line = Refreshing(interval=4)
     rows = data()  # six steps an epoch
-    history = train(line, rows, torch.optim.SGD(line.parameters(), lr=0.1), epochs=4, phase="line")
+    history = run(line, rows, torch.optim.SGD(line.parameters(), lr=0.1), 4)
     assert rows.steps == 6
     assert line.moments == [0, 4, 8, 12, 16, 20]
     assert line.epochs == 4
@@ -195,7 +199,7 @@ def test_refreshes_come_at_their_interval_over_the_whole_run():
 
 def test_without_an_interval_nothing_is_refreshed():
     line = Refreshing(interval=None)
-    train(line, data(), torch.optim.SGD(line.parameters(), lr=0.1), epochs=2, phase="line")
+    run(line, data(), torch.optim.SGD(line.parameters(), lr=0.1), 2)
     assert line.moments == []
 
 
@@ -222,7 +226,7 @@ def test_a_missing_device_is_a_clear_error():
 
 
 class Told(nn.Linear):
-    def report(self, kind, message):
+    def note(self, kind, message):
         pass
 
 
@@ -240,7 +244,7 @@ def test_a_run_can_fall_back_twice_to_one_state(build):
         optimizer.step()
 
     step(1.0)
-    kept = LastGood(model, optimizer)
+    kept = LastFinite(model, optimizer)
     for epoch in range(2):
         step(float("nan"))
         kept.restore("clustering", epoch)

@@ -7,7 +7,7 @@ from sklearn.exceptions import ConvergenceWarning
 import diffclust
 from diffclust import DEC, SSC, TELL, KMeansNet, VaDE, callbacks, fit_together
 from diffclust.callbacks import StopWhenLabelsSettle, TrainingRecord
-from diffclust.engine import lanes
+from diffclust.engine import loop
 from diffclust.estimator import together
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -24,10 +24,16 @@ def beside(request, monkeypatch):
 
 @pytest.fixture
 def parties(monkeypatch):
-    """How many lanes ran at once, each time."""
+    """How many restarts ran at once, each time."""
     seen = []
-    perform = lanes._perform
-    monkeypatch.setattr(lanes, "_perform", lambda group: seen.append(len(group)) or perform(group))
+    split = loop._side_by_side
+
+    def counted(restarts):
+        groups = split(restarts)
+        seen.extend(map(len, groups))
+        return groups
+
+    monkeypatch.setattr(loop, "_side_by_side", counted)
     return seen
 
 
@@ -195,12 +201,12 @@ def test_ctrl_c_keeps_what_was_begun(digits, beside):
     first, second = TELL(4, random_state=0, callbacks=[ctrl_c], **SHORT), TELL(4, random_state=1, **SHORT)
     if beside:
         fit_together([first, second], digits[0])
-        assert "interrupted" in [kind for kind, _ in second.diagnostics_["reports"]]
+        assert "interrupted" in [kind for kind, _ in second.diagnostics_["events"]]
     else:
         with pytest.raises(KeyboardInterrupt):
             fit_together([first, second], digits[0])
         assert not hasattr(second, "labels_")
-    assert "interrupted" in [kind for kind, _ in first.diagnostics_["reports"]]
+    assert "interrupted" in [kind for kind, _ in first.diagnostics_["events"]]
     assert len(first.labels_) == len(digits[0])
 
 

@@ -275,6 +275,6 @@ def test_the_state_that_goes_on_after_a_kill_has_the_labels():
         decay_every=1,
         repair=False,
     )
-    other.recall(model.memory())
+    other.load_training_state(model.training_state())
     other.after_epoch(0, data)
     assert other.changed == 0

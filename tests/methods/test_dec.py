@@ -113,7 +113,7 @@ def test_the_stop_rule(cls, blobs):
     quick = {"pretrain_epochs": 20, "epochs": 15, "random_state": 0, "interval": 2}
     settled, whole = (cls(3, **quick, **more).fit(blobs[0]) for more in ({}, {"tolerance": 0}))
     assert settled.n_iter_ < 10  # easy blobs settle at once
-    assert [kind for kind, _ in settled.diagnostics_["reports"]] == ["settled"]
+    assert [kind for kind, _ in settled.diagnostics_["events"]] == ["settled"]
     assert not settled.diagnostics_["warnings"]
     assert "stopped by its own rule: fewer labels changed than tolerance=0.001" in str(settled.explain_model())
     assert whole.n_iter_ == 15

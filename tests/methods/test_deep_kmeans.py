@@ -163,7 +163,7 @@ def test_lengths_are_logged_and_a_shrinking_embedding_is_reported(digits):
     lengths = [record["embedding length"] for record in calm.history_ if record["phase"] == "clustering"]
     mean = np.linalg.norm(calm.transform(digits[0]), axis=1).mean()
     assert lengths[-1] == pytest.approx(mean, rel=0.2)
-    assert not calm.diagnostics_["reports"]
+    assert not calm.diagnostics_["events"]
     with pytest.warns(ConvergenceWarning, match="embedding shrank"):
         DeepKMeans(4, **quick, epochs=60, weight=1e4, lr=0.01).fit(digits[0])
 

@@ -10,7 +10,7 @@ from sklearn.cluster import KMeans, MiniBatchKMeans
 
 from diffclust import TELL, CrossMetric, callbacks, datasets, metrics
 from diffclust.baselines import BASELINES
-from diffclust.engine import lanes
+from diffclust.engine import loop
 from diffclust.estimator.base import PrototypeClusterer
 from diffclust.reproduce import cross_metric, run
 from diffclust.reproduce.record import Records
@@ -76,8 +76,14 @@ def test_what_is_recorded_is_what_a_fit_gives(runner, records):
 
 def test_runs_side_by_side_are_what_they_are_alone(runner, records, beside, monkeypatch):
     parties = []
-    perform = lanes._perform
-    monkeypatch.setattr(lanes, "_perform", lambda group: parties.append(len(group)) or perform(group))
+    split = loop._side_by_side
+
+    def counted(restarts):
+        groups = split(restarts)
+        parties.extend(map(len, groups))
+        return groups
+
+    monkeypatch.setattr(loop, "_side_by_side", counted)
     monkeypatch.setattr(callbacks, "SIDE_BY_SIDE", 2)
     runner().run(table(Row("plain", spec())), 3)
     assert parties == ([2, 1] if beside else [1, 1, 1])
@@ -286,8 +292,14 @@ def test_labels_can_be_read_off_another_run(runner, records, count_fits):
 
 def test_rows_that_begin_alike_run_at_once(runner, records, beside, monkeypatch):
     parties = []
-    perform = lanes._perform
-    monkeypatch.setattr(lanes, "_perform", lambda group: parties.append(len(group)) or perform(group))
+    split = loop._side_by_side
+
+    def counted(restarts):
+        groups = split(restarts)
+        parties.extend(map(len, groups))
+        return groups
+
+    monkeypatch.setattr(loop, "_side_by_side", counted)
     mine = {"n_clusters": 10, "network": "dense", "embedding_dim": 4, "rescale": False, "tolerance": 0, "repair": False}
     start = Spec("digits", "cross-metric", changes={**mine, "pretrain_epochs": 2, "epochs": 0}, rows=120, shared=True)
     specs = [

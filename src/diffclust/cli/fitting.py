@@ -64,7 +64,7 @@ def fit(
         seconds = time.perf_counter() - began
     if not processes.leads:
         return
-    stopped = any(kind == "interrupted" for run in estimator.runs_ for kind, _ in run["diagnostics"]["reports"])
+    stopped = any(kind == "interrupted" for run in estimator.runs_ for kind, _ in run["diagnostics"]["events"])
     go_on = f" Add --resume to go on from {checkpoint}." if _is_begun(checkpoint) else ""
     if stopped and (out / SETTINGS).exists():
         say(f"stopped: this model is not saved, and the one in {out} is left as it was.{go_on}")

@@ -4,7 +4,6 @@ A checkpoint is written aside, flushed to disk and renamed, and starts with its 
 whatever moment a kill hits, at least one of them is whole. Tensors are safetensors, the rest is JSON: no pickle.
 """
 
-import copy
 import functools
 import hashlib
 import inspect
@@ -15,13 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 from torch import Tensor, nn
 
 from .distributed import ALONE, Processes
 
+FORMAT = 2  # of the state; 1 had no number
 KEPT = 2
 NAME, SUFFIX, ASIDE = "diffclust-{}", ".ckpt", ".part"  # with a number; the folder may hold other things
 
@@ -124,8 +123,12 @@ def snapshot(state: Any) -> Any:
     return state
 
 
-class Ledger:
-    """What a fit has done so far, a page for each restart. Without a folder nothing is kept."""
+class Checkpoint:
+    """Where a fit stands, an entry a restart; without a folder nothing is kept.
+
+    An entry has "result" (of a restart that is done), "phases" (what each finished phase left behind, by name) and
+    "current" (the name and the state of the phase that is on its way).
+    """
 
     def __init__(
         self,
@@ -133,90 +136,52 @@ class Ledger:
         every: int,
         identity: dict[str, Any],
         seeds: list[int],
-        among: Processes = ALONE,
+        processes: Processes = ALONE,
     ) -> None:
-        self.folder, self.every, self.among = folder, every, among
-        blank: dict[str, Any] = {"run": None, "phases": {}, "present": None}
+        """identity: what a fit must have in common with the one that wrote the folder."""
+        self.folder, self.every, self.processes = folder, every, processes
+        self.has_news = False
         self.state: dict[str, Any] = {
+            "format": FORMAT,
             "identity": identity,
             "seeds": seeds,
-            "pages": [copy.deepcopy(blank) for _ in seeds],
+            "entries": [{"result": None, "phases": {}, "current": None} for _ in seeds],
         }
-        kept = among.of_leader(folder.read) if folder else None
+        kept = processes.of_leader(folder.read) if folder else None
         if kept is not None:
-            different = [name for name in identity if kept["identity"].get(name) != identity[name]]
-            if different:
-                raise ValueError(
-                    f"The checkpoint is of another fit: {', '.join(different)} differ. "
-                    "Give another folder, or remove it to start afresh."
-                )
+            self._check(kept, identity)
             self.state = kept
         self.seeds: list[int] = self.state["seeds"]
-        self.pages = [Page(self, entries) for entries in self.state["pages"]]
-        self.interrupted = False
-        self.news = False
+        self.entries: list[dict[str, Any]] = self.state["entries"]
 
-    def commit(self) -> None:
-        """Write what the pages have to say; after an interruption the last word before it stands."""
-        if self.folder is not None and self.news and not self.interrupted:
+    @staticmethod
+    def _check(kept: dict[str, Any], identity: dict[str, Any]) -> None:
+        remedy = "Give another folder, or remove it to start afresh."
+        if kept.get("format") != FORMAT:
+            raise ValueError(f"The checkpoint was written by another version of diffclust. {remedy}")
+        different = [name for name in identity if kept["identity"].get(name) != identity[name]]
+        if different:
+            raise ValueError(f"The checkpoint is of another fit: {', '.join(different)} differ. {remedy}")
+
+    def is_due(self, epochs_done: int) -> bool:
+        return self.folder is not None and epochs_done % self.every == 0
+
+    def note(self, entry: dict[str, Any], news: dict[str, Any]) -> None:
+        """Change a restart's entry, as it is now: training goes on with the tensors."""
+        if self.folder is not None and self.processes.leads:
+            entry.update(snapshot(news))
+            self.has_news = True
+
+    def write(self) -> None:
+        """To the folder, where there is anything new."""
+        if self.folder is not None and self.has_news:
             self.folder.write(self.state)
-        self.news = False
+        self.has_news = False
 
-    def close(self) -> None:
-        """Nothing is left to go on with, unless the user broke off."""
-        if self.folder is not None and self.among.leads and not self.interrupted:
+    def clear(self) -> None:
+        """The work is done: nothing is left to go on with."""
+        if self.folder is not None and self.processes.leads:
             self.folder.clear()
-
-
-class Page:
-    """One restart in the ledger: its result once it has one, the phases behind it, and where the present one is.
-    The loop asks it where to begin and tells it after every epoch."""
-
-    def __init__(self, ledger: Ledger, entries: dict[str, Any]) -> None:
-        self.ledger, self.entries = ledger, entries
-
-    @property
-    def run(self) -> Any | None:
-        return self.entries["run"]
-
-    def finished(self, phase: str) -> dict[str, Any] | None:
-        """What a phase left behind that this restart has behind it."""
-        return self.entries["phases"].get(phase)
-
-    def resume(self, phase: str) -> dict[str, Any] | None:
-        """Where this phase was left."""
-        present = self.entries["present"]
-        return present["state"] if present is not None and present["phase"] == phase else None
-
-    def due(self, epoch: int) -> bool:
-        return self.ledger.folder is not None and epoch % self.ledger.every == self.ledger.every - 1
-
-    def note(self, **news: Any) -> None:
-        if self.ledger.folder is not None and self.ledger.among.leads:
-            self.entries.update(snapshot(news))
-            self.ledger.news = True
-
-    def reached(self, phase: str, state: dict[str, Any]) -> None:
-        self.note(present={"phase": phase, "state": state})
-
-    def finish_phase(self, phase: str, outcome: dict[str, Any]) -> None:
-        self.note(phases={**self.entries["phases"], phase: outcome}, present=None)
-
-    def finish_run(self, run: Any) -> None:
-        self.note(run=run, phases={}, present=None)
-
-
-def random_states(device: torch.device) -> dict[str, Tensor]:
-    states = {"cpu": torch.get_rng_state()}
-    if device.type == "cuda":
-        states["cuda"] = torch.cuda.get_rng_state(device)
-    return states
-
-
-def set_random_states(states: dict[str, Tensor], device: torch.device) -> None:
-    torch.set_rng_state(states["cpu"])
-    if "cuda" in states:
-        torch.cuda.set_rng_state(states["cuda"], device)
 
 
 def describe(value: Any) -> Any:

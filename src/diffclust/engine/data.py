@@ -179,23 +179,24 @@ class Data:
         device: torch.device,
         batch_size: int = CHUNK,
         augment: Callable[[Tensor], Tensor] | None = None,
-        among: Processes = ALONE,
+        processes: Processes = ALONE,
     ) -> None:
         n = len(rows)
-        self.rows, self.device, self.augment, self.among = rows.to(device), device, augment, among
+        self.rows, self.device, self.augment, self.processes = rows.to(device), device, augment, processes
         self.steps = max(1, n // batch_size)
         if self.steps * batch_size < 0.9 * n:
             self.steps += 1
         self.steps = max(1, min(self.steps, n // 2))  # batch norm needs two rows
         self.batch_size = min(batch_size, n // self.steps)
-        if among.size > max(1, self.batch_size):
+        if processes.size > max(1, self.batch_size):
             raise ValueError(
-                f"{among.size} processes cannot share batches of {self.batch_size} rows, out of {n}: "
-                f"{among.size - self.batch_size} of them would have no rows. Start fewer, or give a larger batch_size."
+                f"{processes.size} processes cannot share batches of {self.batch_size} rows, out of {n}: "
+                f"{processes.size - self.batch_size} of them would have no rows. Start fewer, or give a larger "
+                "batch_size."
             )
         values = max(1, math.prod(rows.row_shape))
         self.chunk = CHUNK if device.type == "cpu" else max(CHUNK, min(8 * CHUNK, MANY_VALUES // values))
-        self.slot = among.part(self.batch_size)
+        self.slot = processes.part(self.batch_size)
         self.own = self._rows_of(self.slot)
 
     def _rows_of(self, slot: slice) -> range:
@@ -252,7 +253,7 @@ class Data:
 
     def portion(self, losses: dict[str, Tensor]) -> dict[str, Tensor]:
         """Means over this process's part of a batch, as parts of the means over the whole."""
-        if self.among.alone:
+        if self.processes.alone:
             return losses
         share = (self.slot.stop - self.slot.start) / self.batch_size
         return {name: share * value for name, value in losses.items()}
@@ -260,16 +261,18 @@ class Data:
     def map(self, fn: Callable[[Tensor], Tensor], index: Tensor | None = None) -> Tensor:
         """fn over everything, or over the rows at `index`, in order: a row's result does not depend on the rows
         asked for with it. Processes that share the work all have all results."""
-        if self.among.alone or (index is not None and len(index) <= max(CHUNK, self.among.size)):
+        if self.processes.alone or (index is not None and len(index) <= max(CHUNK, self.processes.size)):
             return self._map(fn, index)
         if index is None:
             return self.join(self._map(fn, None))
-        sizes = [slot.stop - slot.start for slot in self.among.parts(len(index))]
-        return self.among.join(self._map(fn, index[self.among.part(len(index))]), sizes)
+        sizes = [slot.stop - slot.start for slot in self.processes.parts(len(index))]
+        return self.processes.join(self._map(fn, index[self.processes.part(len(index))]), sizes)
 
     def join(self, results: Tensor) -> Tensor:
         """Of every row, from what each process has of its own."""
-        return self.among.join(results, [len(self._rows_of(slot)) for slot in self.among.parts(self.batch_size)])
+        return self.processes.join(
+            results, [len(self._rows_of(slot)) for slot in self.processes.parts(self.batch_size)]
+        )
 
     def _map(self, fn: Callable[[Tensor], Tensor], index: Tensor | None) -> Tensor:
         n = len(self.own) if index is None else len(index)
@@ -308,13 +311,13 @@ class Data:
         low, high = float("inf"), float("-inf")
         total = torch.zeros(self.row_shape, dtype=torch.float64, device=self.device)
         squares = torch.zeros_like(total)
-        with self.among.together():
+        with self.processes.together():
             for start in self.own[::CHUNK]:
                 x = self.block(start, min(start + CHUNK, self.own.stop))
                 low, high = min(low, x.min().item()), max(high, x.max().item())
                 total += x.sum(0, dtype=torch.float64)
                 squares += x.double().square().sum(0)
-        lows, highs = zip(*self.among.every((low, high)), strict=True)
+        lows, highs = zip(*self.processes.every((low, high)), strict=True)
         low, high = min(lows), max(highs)
         total, squares = totals(total, squares)
         mean = total / len(self)
@@ -352,11 +355,11 @@ class Feed:
         """Blocks in random order, or as they come where rows are read forward; the rows of a window of blocks are
         shuffled among one another. So a disk is read in long runs, and a batch has rows of many places. A process
         stays with its own rows, of which its disk cache may hold all."""
-        own, among, generator = self.data.own, self.data.among, None
-        if not among.alone:
+        own, processes, generator = self.data.own, self.data.processes, None
+        if not processes.alone:
             edges = np.unique(np.clip(edges, own.start, own.stop))
             # how much is drawn differs from process to process: not from the common source
-            generator = torch.Generator().manual_seed(int(torch.randint(2**31, ())) * among.size + among.rank)
+            generator = torch.Generator().manual_seed(int(torch.randint(2**31, ())) * processes.size + processes.rank)
         flat, done, count = self.order.view(-1), 0, len(edges) - 1
         blocks = np.arange(count) if self.data.rows.forward else torch.randperm(count, generator=generator).numpy()
         for first in range(0, count, self.data.rows.window):

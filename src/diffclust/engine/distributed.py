@@ -145,23 +145,23 @@ class Processes:
 
 
 ALONE = Processes()
-_present = ALONE
+_current = ALONE
 
 
-def present() -> Processes:
+def current_processes() -> Processes:
     """Those among whom a fit that begins now is shared."""
-    return _present
+    return _current
 
 
 @contextlib.contextmanager
 def alone() -> Iterator[None]:
     """Inside, nothing is shared."""
-    global _present
-    before, _present = _present, ALONE
+    global _current
+    before, _current = _current, ALONE
     try:
         yield
     finally:
-        _present = before
+        _current = before
 
 
 def started_together() -> bool:
@@ -193,19 +193,19 @@ def distributed() -> Iterator[Processes]:
             if processes.leads:
                 model.save("runs/a")
     """
-    global _present
+    global _current
     begins = dist.is_available() and started_together() and not dist.is_initialized()
     if begins:
         _begin()
-    before = _present
+    before = _current
     try:
         if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
             local = int(os.environ.get("LOCAL_RANK", 0))
-            _present = Processes(dist.get_rank(), dist.get_world_size(), local)
+            _current = Processes(dist.get_rank(), dist.get_world_size(), local)
             if local < torch.cuda.device_count():
                 torch.cuda.set_device(local)
-        yield _present
+        yield _current
     finally:
-        _present = before
+        _current = before
         if begins:
             dist.destroy_process_group()

@@ -34,14 +34,14 @@ class Guard:
         """To the last sound state, and stop there."""
         self.model.load_state_dict(self.state)
         self.model.finished = True
-        self.model.report(
+        self.model.note(
             "collapse",
             f"Clusters began to die in epoch {epoch}: went back to the last sound epoch and stopped. "
             "A smaller lr than now, or longer pretraining, may help.",
         )
 
-    def memory(self) -> dict[str, Any]:
+    def training_state(self) -> dict[str, Any]:
         return {"first": self.first, "state": self.state}
 
-    def recall(self, memory: dict[str, Any]) -> None:
-        self.first, self.state = memory["first"], memory["state"]
+    def load_training_state(self, state: dict[str, Any]) -> None:
+        self.first, self.state = state["first"], state["state"]

@@ -17,7 +17,7 @@ from .guard import Guard
 Losses = dict[str, Tensor]  # named scalar terms, already weighted; the engine minimises their sum
 
 
-class Report(NamedTuple):
+class Event(NamedTuple):
     """Something the user should know about a run: see `diagnostics_`."""
 
     kind: str
@@ -26,32 +26,32 @@ class Report(NamedTuple):
 
 class Trainable(nn.Module, ABC):
     """A loss and the hooks around a step. Nothing in `loss`, `after_backward` and `after_step` may wait for
-    the device, branch on a tensor's value or read a number that changes, but for `regime`: on a GPU the step is
-    recorded once a regime and then replayed. The other hooks run once an epoch, or rarely, and may."""
+    the device, branch on a tensor's value or read a number that changes, but for `graph_key`: on a GPU the step is
+    recorded once a graph_key and then replayed. The other hooks run once an epoch, or rarely, and may."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.reports: list[Report] = []
+        self.events: list[Event] = []
         self.finished = False  # a method that cannot go on says so, and the loop ends the phase
-        self.regime: Hashable = None  # of the step: whatever it depends on beside tensors; set in `before_epoch`
+        self.graph_key: Hashable = None  # of the step: whatever it depends on beside tensors; set in `before_epoch`
         self.epochs = 0  # how many this phase has at most; the loop says so before it begins
         self.interval: int | None = None  # steps from one `refresh` to the next, counted over the whole phase
 
-    def report(self, kind: str, message: str) -> None:
-        self.reports.append(Report(kind, message))
+    def note(self, kind: str, message: str) -> None:
+        self.events.append(Event(kind, message))
 
-    def say_if_settled(self, why: str) -> None:
+    def note_if_settled(self, why: str) -> None:
         """After training: that it was the method's own rule which ended it, and no guard."""
-        if self.finished and not any(report.kind == "collapse" for report in self.reports):
-            self.report("settled", why)
+        if self.finished and not any(event.kind == "collapse" for event in self.events):
+            self.note("settled", why)
 
-    def memory(self) -> dict[str, Any]:
+    def training_state(self) -> dict[str, Any]:
         """What a checkpoint must hold beside parameters and buffers."""
-        return {"reports": [tuple(report) for report in self.reports], "finished": self.finished}
+        return {"events": [tuple(event) for event in self.events], "finished": self.finished}
 
-    def recall(self, memory: dict[str, Any]) -> None:
-        self.reports = [Report(*report) for report in memory["reports"]]
-        self.finished = memory["finished"]
+    def load_training_state(self, state: dict[str, Any]) -> None:
+        self.events = [Event(*event) for event in state["events"]]
+        self.finished = state["finished"]
 
     def prepare(self, batch: Batch) -> Batch:
         """What `loss` sees of a batch; here random numbers may be drawn."""
@@ -60,10 +60,10 @@ class Trainable(nn.Module, ABC):
     @abstractmethod
     def loss(self, batch: Batch) -> Losses: ...
 
-    def kind(self) -> Hashable | None:
-        """All that `loss` depends on beside tensors and the regime, where it can be taken of several models at once by
-        `torch.vmap`: it draws no random numbers, and keeps nothing but in buffers, in place. None: it cannot. A class
-        with a loss of its own needs a word of its own on this."""
+    def stack_key(self) -> Hashable | None:
+        """All that `loss` depends on beside tensors and `graph_key`, where `torch.vmap` can take it of several models
+        at once: it draws no random numbers, and keeps nothing but in buffers, in place. None: it cannot. A class with a
+        loss of its own needs a `stack_key` of its own."""
         return None
 
     def reconstruct(self, x: Tensor) -> Tensor:
@@ -99,7 +99,7 @@ class ClusterModel(Trainable):
         self.clusters = clusters
         self.network_learns = any(parameter.requires_grad for parameter in autoencoder.parameters())
 
-    def network_kind(self) -> Hashable | None:
+    def network_stack_key(self) -> Hashable | None:
         """What the network depends on beside tensors. None where it cannot be stacked, as a user's own or one that
         drops values at random, or where that would not pay: of convolutions."""
         network = self.autoencoder
@@ -124,13 +124,13 @@ class ClusterModel(Trainable):
     def reconstruct(self, x: Tensor) -> Tensor:
         return self.decode(self.embed(x))
 
-    def memory(self) -> dict[str, Any]:
-        return {**super().memory(), "guard": self.guard.memory() if self.guard else None}
+    def training_state(self) -> dict[str, Any]:
+        return {**super().training_state(), "guard": self.guard.training_state() if self.guard else None}
 
-    def recall(self, memory: dict[str, Any]) -> None:
-        super().recall(memory)
+    def load_training_state(self, state: dict[str, Any]) -> None:
+        super().load_training_state(state)
         if self.guard:
-            self.guard.recall(memory["guard"])
+            self.guard.load_training_state(state["guard"])
 
     def after_training(self, data: Data) -> None:
         if self.guard:
@@ -191,8 +191,8 @@ class Pretraining(Trainable):
         z = self.model.embed(batch.x)
         return {"reconstruction": self.values * self.model.autoencoder.reconstruction_loss(batch.clean, z)}
 
-    def kind(self) -> Hashable | None:
-        network = self.model.network_kind()
+    def stack_key(self) -> Hashable | None:
+        network = self.model.network_stack_key()
         return network and (network, type(self.model), self.model.clusters.sphere, self.values)
 
     def reconstruct(self, x: Tensor) -> Tensor:

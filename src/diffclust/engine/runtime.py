@@ -150,3 +150,16 @@ def seeded(seed: int, device: torch.device) -> contextlib.AbstractContextManager
     """Torch's generators of the CPU and of `device`, seeded inside and given back as they were; float32 is the default
     inside, as it is wherever random numbers are borrowed."""
     return Randomness(seed, device).borrowed()
+
+
+def random_states(device: torch.device) -> dict[str, Tensor]:
+    states = {"cpu": torch.get_rng_state()}
+    if device.type == "cuda":
+        states["cuda"] = torch.cuda.get_rng_state(device)
+    return states
+
+
+def set_random_states(states: dict[str, Tensor], device: torch.device) -> None:
+    torch.set_rng_state(states["cpu"])
+    if "cuda" in states:
+        torch.cuda.set_rng_state(states["cuda"], device)

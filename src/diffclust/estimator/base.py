@@ -6,7 +6,7 @@ import numbers
 import os
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Self
 
@@ -21,16 +21,18 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from ..callbacks import Watchers
-from ..engine.checkpoint import CheckpointFolder, Ledger, Page, describe, random_states, set_random_states
+from ..engine.checkpoint import Checkpoint, CheckpointFolder, describe
 from ..engine.data import Data, TensorRows
-from ..engine.distributed import Processes, present
-from ..engine.lanes import Lane, Work, complete
-from ..engine.loop import Callback, Record, Stage, Training, training
-from ..engine.model import ClusterModel, Pretraining, Report, Trainable
+from ..engine.distributed import Processes, current_processes
+from ..engine.loop import train
+from ..engine.model import ClusterModel, Pretraining, Trainable
 from ..engine.optimizers import OPTIMIZERS, make_optimizer
-from ..engine.runtime import Randomness, choose_device, choose_precision, restart_seeds, seeded
+from ..engine.phase import Callback, EmbeddedPhase, Phase
+from ..engine.restart import Job, Restart
+from ..engine.run import Run
+from ..engine.runtime import Randomness, choose_device, choose_precision, learning, restart_seeds
 from ..nn.augment import jitter
-from ..nn.autoencoders import Autoencoder, Identity
+from ..nn.autoencoders import Autoencoder
 from ..nn.cluster import Start
 from ..nn.ops import largest
 from ..reading.inputs import Given, read
@@ -38,7 +40,7 @@ from ..saving.onnx import Exportable
 from ..saving.save import save
 from . import networks
 from .explainable import Explainable
-from .selection import RULES, Run
+from .selection import RULES
 from .streams import Online
 
 hyperparameters = dataclass(kw_only=True, eq=False, repr=False)
@@ -149,99 +151,76 @@ class PrototypeClusterer(
 
     @with_callbacks
     def fit(self, X: Any, y: Any = None) -> Self:
-        complete([self._fitting(X)])
+        with learning():
+            given = self._read(X)
+            with current_processes().sharing():
+                restarts = self._restarts(given)
+                train(restarts)
+            self._adopt(restarts)
         self._warn(stacklevel=3)  # the caller of fit, past scikit-learn's wrapper
         return self
 
-    def _fitting(self, X: Any, quiet: bool = False) -> Generator[Work[Run], None, None]:
-        """A fit that gives the lanes of its restarts, and goes on when they have been run."""
-        among = present()
-        with among.together():
+    def _read(self, X: Any) -> Given:
+        """Settings and data, checked: what is wrong shows before any training."""
+        processes = current_processes()
+        with processes.together():
             self._check_settings()
             given = read(self, X, fitting=True)
             self._check_size(given)
-            device = choose_device(self.device)
-            n, augmentation = len(given.rows), self._augmentation(given.rows.row_shape)
-            self._check_sharing(among, device)
-        among.check_same({"data": f"{n} rows of {given.rows.row_shape}", **self._described()})
-        data = Data(given.rows, device, self._batch_size(n), augmentation, among)
-        with among.sharing():
-            with seeded(0, device):  # a misfit of network and data shows before training
-                trial = self.build_model(self.build_autoencoder(data), n)
-                plan = self._epochs(self.epochs, data, 1) + sum(epochs for *_, epochs in self._plan(trial, data))
-            ledger = self._ledger(data)
-            with Watchers(self, epochs=plan, quiet=quiet) as watchers:
-                lanes = [
-                    Lane(self._run(data, restart, watchers.callbacks(), ledger), Randomness(seed, device))
-                    for restart, seed in enumerate(ledger.seeds)
-                ]
-                capture = None if among.alone else False  # exchanges are not recorded
-                yield Work(lanes, ledger, device, watchers.width(device), plan * data.steps, capture)
-            runs = [lane.result for lane in lanes if lane.result is not None]
-            ledger.interrupted |= len(runs) < len(lanes)  # by a stop in a fit beside this one
-            ledger.close()
-        if not runs:
-            raise KeyboardInterrupt
-        self._adopt(given, runs)
+            self._augmentation(given.rows.row_shape)
+            self._check_sharing(processes, choose_device(self.device))
+        processes.check_same({"data": f"{len(given.rows)} rows of {given.rows.row_shape}", **self._described()})
+        return given
 
-    def _run(
-        self, data: Data, restart: int, callbacks: Sequence[Callback], ledger: Ledger
-    ) -> Generator[Stage, None, Run]:
-        """One restart: pretrain, place the centres, train."""
-        page, seed = ledger.pages[restart], ledger.seeds[restart]
-        model = self.build_model(self.build_autoencoder(data), len(data)).to(data.device)
-        if page.run is not None:
-            return Run.restore(model, page.run)
-        precision = choose_precision(self.precision, data.device)
-        go = functools.partial(training, precision=precision, callbacks=callbacks, page=page, restart=restart)
-        history, reports = yield from self._pretrain(model, data, go, page)
-        epochs = 0 if ledger.interrupted else self._epochs(self.epochs, data, 1)
-        learner, rows = model, data
-        if not self.is_joint() and model.network_learns:
-            # the network rests: embed once, and train the same method on the embeddings
-            embedded = TensorRows(data.map(model.eval().embed))
-            learner = self.build_model(Identity(embedded.row_shape), len(data)).to(data.device)
-            rows = Data(embedded, data.device, data.batch_size, among=data.among)
-        history += yield from go(learner, rows, self.build_optimizer(learner), epochs=epochs, phase="clustering")
-        model.clusters = learner.clusters
-        run = Run.evaluate(model.eval(), data, seed=seed, history=history, reports=reports + learner.reports)
-        page.finish_run(run.state())
-        return run
+    def _restarts(self, given: Given, quiet: bool = False) -> list[Restart]:
+        """All that training needs, built: a misfit of network and data shows here."""
+        processes, device = current_processes(), choose_device(self.device)
+        augmentation = self._augmentation(given.rows.row_shape)
+        data = Data(given.rows, device, self._batch_size(len(given.rows)), augmentation, processes)
+        watchers = Watchers(self, quiet)
+        job = Job(
+            device,
+            self._checkpoint(data),
+            watchers,
+            attributes=given.attributes,
+            at_once=watchers.at_once(device),
+            capture=None if processes.alone else False,  # exchanges between processes are not captured
+        )
+        restarts = [self._restart(job, number, data) for number in range(self.n_init)]
+        watchers.expect(epochs=restarts[0].expected_epochs)
+        return restarts
 
-    def _pretrain(
-        self, model: ClusterModel, data: Data, go: Callable[..., Training], page: Page
-    ) -> Generator[Stage, None, tuple[list[Record], list[Report]]]:
-        """Train the autoencoder alone, or take it from the checkpoint where that is behind us."""
-        history: list[Record] = []
-        reports: list[Report] = []
-        for phase, first, epochs in self._plan(model, data):
-            kept = page.finished(phase)
-            if kept is not None:
-                model.load_state_dict(kept["model"])
-                set_random_states(kept["random"], data.device)
-            elif epochs == 0 or page.ledger.interrupted:
-                continue
-            else:
-                records = yield from go(first, data, self.build_optimizer(first), epochs=epochs, phase=phase)
-                kept = {"history": records, "reports": first.reports, "model": model.state_dict()}
-                page.finish_phase(phase, {**kept, "random": random_states(data.device)})
-            history += kept["history"]
-            reports += [Report(*report) for report in kept["reports"]]
-        return history, reports
-
-    def _plan(self, model: ClusterModel, data: Data) -> list[tuple[str, Trainable, int]]:
+    def _restart(self, job: Job, number: int, data: Data) -> Restart:
+        """One run: the network alone, then the method."""
+        randomness = Randomness(job.checkpoint.seeds[number], data.device)
+        with randomness.borrowed():
+            model = self.build_model(self.build_autoencoder(data), len(data)).to(data.device)
+        options: dict[str, Any] = {"restart": number, "precision": choose_precision(self.precision, data.device)}
         epochs = self._epochs(self.pretrain_epochs, data, 0)
-        return self.pretraining_plan(model, epochs) if model.network_learns else []
+        plan = self.pretraining_plan(model, epochs) if model.network_learns else []
+        phases = [
+            Phase(name, learner, data, self.build_optimizer(learner), epochs, **options)
+            for name, learner, epochs in plan
+        ]
+        epochs = self._epochs(self.epochs, data, 1)
+        if self.is_joint() or not model.network_learns:
+            phases.append(Phase("clustering", model, data, self.build_optimizer(model), epochs, **options))
+        else:
+            phases.append(
+                EmbeddedPhase("clustering", model, data, self.build_model, self.build_optimizer, epochs, **options)
+            )
+        return Restart(job, number, model, data, phases, randomness)
 
-    def _ledger(self, data: Data) -> Ledger:
-        """Where the fit stands: at its beginning, or where the checkpoint says."""
-        seeds = data.among.of_leader(lambda: restart_seeds(self.random_state, self.n_init))
+    def _checkpoint(self, data: Data) -> Checkpoint:
+        """Where the fit stands: at its beginning, or where the folder says."""
+        processes = data.processes
+        seeds = processes.of_leader(lambda: restart_seeds(self.random_state, self.n_init))
         if self.checkpoint is None:
-            return Ledger(None, 1, {}, seeds)
-        identity = {"data": data.among.of_leader(data.fingerprint), **self._described()}
-        with data.among.together():
+            return Checkpoint(None, 1, {}, seeds)
+        identity = {"data": processes.of_leader(data.fingerprint), **self._described()}
+        with processes.together():
             folder = CheckpointFolder(self.checkpoint)
-        return Ledger(folder, self.checkpoint_every, identity, seeds, data.among)
+        return Checkpoint(folder, self.checkpoint_every, identity, seeds, processes)
 
     def _described(self) -> dict[str, Any]:
         """The settings that decide what comes out."""
@@ -365,13 +344,16 @@ class PrototypeClusterer(
 
     # ---- bookkeeping
 
-    def _adopt(self, given: Given, runs: list[Run]) -> None:
+    def _adopt(self, restarts: list[Restart]) -> None:
         """Keep the chosen run; nothing of an earlier fit survives."""
+        runs = [restart.result for restart in restarts if restart.result is not None]
+        if not runs:
+            raise KeyboardInterrupt  # before the first had anything to show
         best = runs[RULES[self.select](runs)]
         for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("__")]:
             delattr(self, name)
         self._forget_stream()
-        for name, value in given.attributes.items():
+        for name, value in restarts[0].job.attributes.items():
             setattr(self, name, value)
         self.runs_ = [run.to_dict() for run in runs]
         self._fitted_with = self.get_params(deep=False)
@@ -391,7 +373,7 @@ class PrototypeClusterer(
         self.n_iter_ = sum(record["phase"] == "clustering" for record in run.history)
 
     def _warn(self, stacklevel: int) -> None:
-        for message in self.diagnostics_["warnings"] if present().leads else []:
+        for message in self.diagnostics_["warnings"] if current_processes().leads else []:
             warnings.warn(message, ConvergenceWarning, stacklevel=stacklevel + 1)
 
     @property
@@ -407,12 +389,14 @@ class PrototypeClusterer(
         if n < self.n_clusters:
             raise ValueError(f"n_samples={n} should be >= n_clusters={self.n_clusters}.")
 
-    def _check_sharing(self, among: Processes, device: torch.device) -> None:
-        if among.alone:
+    def _check_sharing(self, processes: Processes, device: torch.device) -> None:
+        if processes.alone:
             return
         if self.indivisible:
-            raise ValueError(f"{type(self).__name__} cannot be shared by {among.size} processes: {self.indivisible}.")
-        if device.type == "cuda" and among.local >= torch.cuda.device_count():
+            raise ValueError(
+                f"{type(self).__name__} cannot be shared by {processes.size} processes: {self.indivisible}."
+            )
+        if device.type == "cuda" and processes.local >= torch.cuda.device_count():
             raise ValueError(
                 f"There are {torch.cuda.device_count()} GPUs here, and more processes: start as many, or set device."
             )

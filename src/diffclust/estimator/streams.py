@@ -16,12 +16,12 @@ from torch.optim import Optimizer
 from ..engine.accelerate.capture import Steps
 from ..engine.data import Data, TensorRows
 from ..engine.distributed import alone
-from ..engine.loop import Stage
 from ..engine.model import ClusterModel, NetworkAlone, Trainable
+from ..engine.phase import Phase
+from ..engine.run import fit_temperature
 from ..engine.runtime import Randomness, choose_device, choose_precision, learning
 from ..nn.ops import largest
 from ..reading.inputs import Given, arriving, read
-from .selection import fit_temperature
 
 KEPT = ("origin", "counts", "last_seen", "last_row")
 OF_THE_LAST_BATCH = ("labels_", "inertia_", "clustering_loss_")
@@ -229,10 +229,14 @@ class Online:
         before = copy.deepcopy(optimizer.state_dict())
         whole = Data(given.rows, data.device, len(data), self._augmentation(data.row_shape))
         precision = choose_precision(self.precision, data.device)
-        stage = Stage("online", learner, whole, optimizer, precision=precision)
+        phase = Phase("online", learner, whole, optimizer, epochs=1, precision=precision)
+        randomness = Randomness(self.seed_ + stream.batches, data.device)
+        phase.set_up()
         twin.train()
-        Steps(data.device).epoch([(stage, Randomness(self.seed_ + stream.batches, data.device))])
-        if not all(map(math.isfinite, stage.means().values())):
+        with randomness.borrowed():
+            phase.begin_steps()
+        Steps(data.device).epoch([(phase, randomness)])
+        if not all(map(math.isfinite, phase.means().values())):
             optimizer.load_state_dict(before)
             raise ValueError("The loss of this batch is not finite: its values are too far from those of the fit.")
         model.load_state_dict(twin.state_dict())

@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Any, TypeGuard, TypeVar
 
 from ..callbacks import TrainingRecord
-from ..engine.distributed import present
-from ..engine.lanes import complete
+from ..engine.distributed import current_processes
+from ..engine.loop import train
 from ..engine.runtime import choose_device, learning
 from ..reading.inputs import Given, read
 from .base import PrototypeClusterer
@@ -45,7 +45,13 @@ def fit_each(pairs: Sequence[tuple[E, Any]]) -> list[E]:
             with learning():
                 one = read(estimator, X, fitting=True)
                 given[id(X)] = replace(one, rows=one.rows.to(choose_device(estimator.device)))  # one copy for all
-    complete([estimator._fitting(given[id(X)], quiet=i > 0) for i, (estimator, X) in enumerate(beside)])
+    with learning():
+        fits = [
+            estimator._restarts(estimator._read(given[id(X)]), quiet=i > 0) for i, (estimator, X) in enumerate(beside)
+        ]
+        train([restart for restarts in fits for restart in restarts])
+        for (estimator, _), restarts in zip(beside, fits, strict=True):
+            estimator._adopt(restarts)
     for estimator, _ in beside:
         estimator._warn(stacklevel=3)
     for other, X in pairs:
@@ -57,4 +63,4 @@ def fit_each(pairs: Sequence[tuple[E, Any]]) -> list[E]:
 def _may_be_beside(estimator: Any) -> TypeGuard[PrototypeClusterer]:
     """Not where scikit-learn's callbacks expect a fit of its own, or where processes share one."""
     ours = isinstance(estimator, PrototypeClusterer)
-    return ours and not hasattr(estimator, "_skl_callbacks") and present().alone
+    return ours and not hasattr(estimator, "_skl_callbacks") and current_processes().alone

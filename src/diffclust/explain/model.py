@@ -104,7 +104,7 @@ def explain_model(estimator: Any) -> ModelExplanation:
         epochs=epochs,
         change=change,
         converged=None if change is None else abs(change) < SETTLED,
-        stopped=next((why for kind, why in found["reports"] if kind == "settled"), None),
+        stopped=next((why for kind, why in found["events"] if kind == "settled"), None),
         repaired=found["repaired"],
         warnings=list(found["warnings"]),
         runs=[

@@ -55,7 +55,7 @@ class AEKMeansModel(ClusterModel):
         if bool((counts == 0).any()):
             self.clusters.revive_(counts[:, 0] == 0, self.sample_embedding(data, 1024))
             for _ in range(int((counts == 0).sum())):
-                self.report("repaired", "A centre without rows was moved to a badly served row.")
+                self.note("repaired", "A centre without rows was moved to a badly served row.")
 
     def clustering_loss(self, z: Tensor) -> Tensor:
         return self.clusters.distances(z).amin(1)

@@ -112,8 +112,8 @@ class CrossMetricModel(ClusterModel):
             self.steps += 1
         return {"clustering": self.clusters.discrepancy(assignments).mean()}
 
-    def kind(self) -> Hashable | None:
-        clusters, network = self.clusters, self.network_kind()
+    def stack_key(self) -> Hashable | None:
+        clusters, network = self.clusters, self.network_stack_key()
         return network and (network, clusters.metrics, clusters.divergence, clusters.detach)
 
     def figures(self) -> dict[str, float]:
@@ -146,7 +146,7 @@ class CrossMetricModel(ClusterModel):
         super().after_training(data)
         self.look(data)  # so that f is the trained model's
         self.forget_rows()
-        self.say_if_settled(f"fewer labels changed than tolerance={self.tolerance:g}")
+        self.note_if_settled(f"fewer labels changed than tolerance={self.tolerance:g}")
 
     def clustering_loss(self, z: Tensor) -> Tensor:
         return self.clusters.losses(z)
@@ -154,12 +154,12 @@ class CrossMetricModel(ClusterModel):
     def assign(self, x: Tensor) -> Tensor:
         return self.clusters(self.embed(x))
 
-    def memory(self) -> dict[str, Any]:
-        return {**super().memory(), "labels": self.labels}
+    def training_state(self) -> dict[str, Any]:
+        return {**super().training_state(), "labels": self.labels}
 
-    def recall(self, memory: dict[str, Any]) -> None:
-        super().recall(memory)
-        self.labels = memory["labels"].to(self.labels)
+    def load_training_state(self, state: dict[str, Any]) -> None:
+        super().load_training_state(state)
+        self.labels = state["labels"].to(self.labels)
 
 
 @hyperparameters

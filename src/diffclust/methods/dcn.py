@@ -67,8 +67,8 @@ class DCNModel(ClusterModel):
             losses["reconstruction"] = self.autoencoder.n_values * self.autoencoder.reconstruction_loss(batch.x, z)
         return losses
 
-    def kind(self) -> Hashable | None:
-        return self.network_kind()
+    def stack_key(self) -> Hashable | None:
+        return self.network_stack_key()
 
     def clustering_loss(self, z: Tensor) -> Tensor:
         return self.clusters.distances(z).amin(1)  # |f(x) - M s|² with s the nearest centre
@@ -91,7 +91,7 @@ class DCNModel(ClusterModel):
         if self.repair and bool(dead.any()):
             self.clusters.revive_(dead, self.sample_embedding(data, 1024))
             for _ in range(int(dead.sum())):
-                self.report("repaired", "A centre that won no row was moved to a badly served row.")
+                self.note("repaired", "A centre that won no row was moved to a badly served row.")
 
 
 @hyperparameters

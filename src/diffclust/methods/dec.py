@@ -95,8 +95,8 @@ class DECModel(ClusterModel):
             losses["reconstruction"] = self.autoencoder.reconstruction_loss(batch.x, z)
         return losses
 
-    def kind(self) -> Hashable | None:
-        network = self.network_kind()
+    def stack_key(self) -> Hashable | None:
+        network = self.network_stack_key()
         return network and (network, self.keep_decoder)
 
     def clustering_loss(self, z: Tensor) -> Tensor:
@@ -108,16 +108,16 @@ class DECModel(ClusterModel):
         return self.log_q(self.embed(x)).exp()
 
     def after_training(self, data: Data) -> None:
-        self.say_if_settled(f"fewer labels changed than tolerance={self.tolerance:g}")
+        self.note_if_settled(f"fewer labels changed than tolerance={self.tolerance:g}")
         self.refresh(data)  # so that f is the trained model's
         self.forget_rows()
 
-    def memory(self) -> dict[str, Any]:
-        return {**super().memory(), "target": self.target, "labels": self.labels}
+    def training_state(self) -> dict[str, Any]:
+        return {**super().training_state(), "target": self.target, "labels": self.labels}
 
-    def recall(self, memory: dict[str, Any]) -> None:
-        super().recall(memory)
-        self.target, self.labels = memory["target"].to(self.target), memory["labels"].to(self.labels)
+    def load_training_state(self, state: dict[str, Any]) -> None:
+        super().load_training_state(state)
+        self.target, self.labels = state["target"].to(self.target), state["labels"].to(self.labels)
 
 
 class SelfSharpening(AutoencoderClusterer):

@@ -109,8 +109,8 @@ class DeepKMeansModel(ClusterModel):
             losses["l2"] = self.l2 * torch.stack([w.square().sum() for w in weights]).sum()
         return losses
 
-    def kind(self) -> Hashable | None:
-        network, own = self.network_kind(), callable(self.between) or isinstance(self.clusters, DistanceLayer)
+    def stack_key(self) -> Hashable | None:
+        network, own = self.network_stack_key(), callable(self.between) or isinstance(self.clusters, DistanceLayer)
         return None if own or self.l2 else network and (network, self.between, self.clusters.sphere)
 
     def clustering_loss(self, z: Tensor) -> Tensor:
@@ -135,18 +135,18 @@ class DeepKMeansModel(ClusterModel):
 
     def after_training(self, data: Data) -> None:
         if self.network_learns and self.last < SHRUNK * self.widest:
-            self.report(
+            self.note(
                 "shrunk",
                 f"The embedding shrank: its spread went from {self.widest:.3g} to {self.last:.3g}, so part of the fall "
                 f"of the clustering loss is only scale. A smaller weight than {self.weight:g}, or l2 > 0, may help.",
             )
 
-    def memory(self) -> dict[str, Any]:
-        return {**super().memory(), "spreads": (self.last, self.widest)}
+    def training_state(self) -> dict[str, Any]:
+        return {**super().training_state(), "spreads": (self.last, self.widest)}
 
-    def recall(self, memory: dict[str, Any]) -> None:
-        super().recall(memory)
-        self.last, self.widest = memory["spreads"]
+    def load_training_state(self, state: dict[str, Any]) -> None:
+        super().load_training_state(state)
+        self.last, self.widest = state["spreads"]
 
 
 @hyperparameters

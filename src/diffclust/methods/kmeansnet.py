@@ -100,7 +100,7 @@ class KMeansNetModel(ClusterModel):
         if self.repair and (trouble := self.watch()):
             self.load_state_dict(self.best_state)
             self.finished = True
-            self.report(
+            self.note(
                 "collapse",
                 f"Clusters began to dissolve in epoch {epoch} ({trouble}): went back to the best partition and "
                 f"stopped. A larger alpha than {self.clusters.alpha:g} keeps them apart.",
@@ -131,13 +131,13 @@ class KMeansNetModel(ClusterModel):
     def after_training(self, data: Data) -> None:
         self.best_state = {}
 
-    def memory(self) -> dict[str, Any]:
+    def training_state(self) -> dict[str, Any]:
         best = {"scatter": self.best_scatter, "count": self.first_count, "state": self.best_state}
-        return {**super().memory(), "best": best}
+        return {**super().training_state(), "best": best}
 
-    def recall(self, memory: dict[str, Any]) -> None:
-        super().recall(memory)
-        best = memory["best"]
+    def load_training_state(self, state: dict[str, Any]) -> None:
+        super().load_training_state(state)
+        best = state["best"]
         self.best_scatter, self.first_count, self.best_state = best["scatter"], best["count"], best["state"]
 
     def clustering_loss(self, z: Tensor) -> Tensor:

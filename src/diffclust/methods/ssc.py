@@ -30,7 +30,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from ..engine.data import Data
-from ..engine.distributed import present
+from ..engine.distributed import current_processes
 from ..engine.runtime import choose_device, restart_seeds
 from ..estimator.base import hyperparameters
 from ..metrics import effective_clusters
@@ -66,7 +66,7 @@ class SSC(ClusterMixin, BaseEstimator):
 
     def fit(self, X: Any, y: Any = None) -> Self:
         self._check_settings()
-        if not present().alone:
+        if not current_processes().alone:
             raise ValueError("SSC cannot be shared by several processes: it writes every row by all others.")
         given = read(self, X, fitting=True)
         n = len(given.rows)

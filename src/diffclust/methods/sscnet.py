@@ -292,7 +292,7 @@ class SSCNetModel(ClusterModel):
 
     @torch.no_grad()
     def after_training(self, data: Data) -> None:
-        self.say_if_settled(f"{CALM} calm epochs, by tolerance={self.tolerance:g}")
+        self.note_if_settled(f"{CALM} calm epochs, by tolerance={self.tolerance:g}")
         self.eval()
         index = data.draw(SAMPLE)
         nearest = self.clusters.distances(data.map(self.embed, index)).argmin(0)
@@ -309,13 +309,13 @@ class SSCNetModel(ClusterModel):
     def reconstruct(self, x: Tensor) -> Tensor:
         return self.codes(x)[2]
 
-    def memory(self) -> dict[str, Any]:
+    def training_state(self) -> dict[str, Any]:
         own = {name: getattr(self, name) for name in ("pseudo", "reference", "basis", "start", "calm")}
-        return {**super().memory(), "own": own}
+        return {**super().training_state(), "own": own}
 
-    def recall(self, memory: dict[str, Any]) -> None:
-        super().recall(memory)
-        for name, value in memory["own"].items():
+    def load_training_state(self, state: dict[str, Any]) -> None:
+        super().load_training_state(state)
+        for name, value in state["own"].items():
             setattr(self, name, value.to(self.turn.device) if isinstance(value, Tensor) else value)
 
 

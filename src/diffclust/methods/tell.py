@@ -63,13 +63,13 @@ class TELLModel(ClusterModel):
         self.place_centers(data, self.start)
 
     def before_epoch(self, epoch: int, data: Data) -> None:
-        self.moving_centers = self.regime = epoch % 2 == 0 or not self.network_learns
+        self.moving_centers = self.graph_key = epoch % 2 == 0 or not self.network_learns
         turn = epoch // 2 if self.network_learns else epoch
         self.step.fill_(self.center_step / (1 + self.center_decay * turn))
         self.members.zero_()
 
     def hold_centers(self) -> None:
-        self.moving_centers = self.regime = False
+        self.moving_centers = self.graph_key = False
 
     def loss(self, batch: Batch) -> Losses:
         z = self.embed(batch.x)
@@ -120,7 +120,7 @@ class TELLModel(ClusterModel):
         if self.repair and self.moving_centers and bool(dead.any()):
             self.clusters.revive_(dead, self.sample_embedding(data, 1024))
             for _ in range(int(dead.sum())):
-                self.report("repaired", "A centre that won no row was moved to a badly served row.")
+                self.note("repaired", "A centre that won no row was moved to a badly served row.")
 
     def clustering_loss(self, z: Tensor) -> Tensor:
         return self.loss_of_members(z, self.clusters.distances(z).amin(1))

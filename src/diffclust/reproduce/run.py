@@ -18,7 +18,7 @@ from .. import __version__, datasets
 from ..baselines import BASELINES
 from ..callbacks import Evaluate, at_once
 from ..engine.checkpoint import CheckpointFolder
-from ..engine.loop import Progress
+from ..engine.phase import Progress
 from ..engine.runtime import choose_device, choose_precision
 from ..estimator.together import fit_each
 from ..metrics import accuracy, effective_clusters, scores

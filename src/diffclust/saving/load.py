@@ -45,6 +45,9 @@ def _rebuild(settings: dict[str, Any], tensors: dict[str, Tensor], module: nn.Mo
     params |= {name.removeprefix("params."): t.numpy() for name, t in tensors.items() if name.startswith("params.")}
     estimator = cls(**params)
     estimator.device = device
+    diagnostics = settings["fitted"]["diagnostics_"]
+    if "reports" in diagnostics:  # their name in older files
+        diagnostics["events"] = diagnostics.pop("reports")
     for name in SCALARS:
         setattr(estimator, name, settings["fitted"][name])
     shape = settings["shape"]

@@ -7,13 +7,13 @@ import pytest
 import torch
 from torch import nn
 
-from conftest import OWN_STOP
+from conftest import OWN_STOP, train
 from diffclust import DCN, DEC, IDEC, TELL, AEKMeans, CrossMetric, DeepKMeans, SSCNet, VaDE, callbacks, fit_together
 from diffclust.engine.accelerate import capture
 from diffclust.engine.accelerate.stack import Stack
 from diffclust.engine.data import Data, TensorRows
-from diffclust.engine.lanes import train
 from diffclust.engine.optimizers import OPTIMIZERS
+from diffclust.engine.phase import Phase
 
 pytestmark = [
     pytest.mark.gpu,
@@ -41,7 +41,9 @@ def counted(monkeypatch):
     """How many steps were recorded."""
     made = []
     record = capture.Steps._record
-    monkeypatch.setattr(capture.Steps, "_record", lambda self, party: made.append(len(party)) or record(self, party))
+    monkeypatch.setattr(
+        capture.Steps, "_record", lambda self, members: made.append(len(members)) or record(self, members)
+    )
     return made
 
 
@@ -52,7 +54,7 @@ def losses(method, images, counted, *, captured, **settings):
     model = estimator.build_model(estimator.build_autoencoder(data), len(data)).cuda()
     optimizer = estimator.build_optimizer(model)
     before = [p.detach().clone() for p in model.parameters()]
-    history = train(model, data, optimizer, seed=2, capture=captured, epochs=6, phase="clustering")
+    (history,) = train([Phase("clustering", model, data, optimizer, 6)], [2], capture=captured)
     assert bool(counted) is captured
     counted.clear()
     assert not all(p.equal(old) for p, old in zip(model.parameters(), before, strict=True))  # something was learnt
@@ -161,7 +163,7 @@ def test_a_module_that_cannot_be_recorded_runs_as_it_is(method, images):
     torch.manual_seed(0)
     settings = {"pretrain_epochs": 12, "epochs": 12, "random_state": 0, "augment": None, "batch_size": 64}
     model = method(4, network=Stubborn(), device="cuda", **settings).fit(images / 255)
-    assert any(kind == "not-captured" for kind, _ in model.diagnostics_["reports"])
+    assert any(kind == "not-captured" for kind, _ in model.diagnostics_["events"])
     torch.manual_seed(0)
     on_cpu = method(4, network=Stubborn(), device="cpu", **settings).fit(images / 255)
     assert model.history_[-1]["epoch"] == on_cpu.history_[-1]["epoch"]

@@ -6,15 +6,14 @@ import numpy as np
 import pytest
 import torch
 
-from conftest import OWN_STOP
+from conftest import OWN_STOP, train
 from diffclust import DCN, DEC, IDEC, TELL, AEKMeans, CrossMetric, DeepKMeans
 from diffclust.engine import runtime
 from diffclust.engine.accelerate.capture import Steps
-from diffclust.engine.accelerate.stack import Stack, likeness
+from diffclust.engine.accelerate.stack import Stack, stack_key_of
 from diffclust.engine.data import Data, TensorRows
-from diffclust.engine.lanes import Lane, side_by_side
-from diffclust.engine.loop import training
-from diffclust.engine.runtime import Randomness, seeded
+from diffclust.engine.phase import Phase
+from diffclust.engine.runtime import seeded
 from diffclust.methods.dcn import DCNModel
 
 CPU = torch.device("cpu")
@@ -45,11 +44,11 @@ def data():
 def taken(monkeypatch):
     """How many runs each stacked step was for."""
     sizes, step = [], Stack.step
-    monkeypatch.setattr(Stack, "step", lambda self: sizes.append(len(self.party)) or step(self))
+    monkeypatch.setattr(Stack, "step", lambda self: sizes.append(len(self.members)) or step(self))
     return sizes
 
 
-def lane(method, settings, seed, data, *, epochs=2, pretraining=False):
+def phase_of(method, settings, seed, data, *, epochs=2, pretraining=False):
     endless = OWN_STOP.get(method.__name__, {})
     estimator = method(4, **{**COMMON, **endless, **settings})
     with seeded(seed, CPU):
@@ -57,13 +56,12 @@ def lane(method, settings, seed, data, *, epochs=2, pretraining=False):
         if pretraining:
             model = estimator.pretraining(model)
         optimizer = estimator.build_optimizer(model)
-    run = training(model, data, optimizer, epochs=epochs, phase="clustering")
-    return model, Lane(run, Randomness(seed, CPU))
+    return Phase("clustering", model, data, optimizer, epochs)
 
 
-def learn(lanes, stack):
-    histories = side_by_side([each for _, each in lanes], Steps(CPU, stack=stack))
-    return [(history, dict(model.state_dict())) for history, (model, _) in zip(histories, lanes, strict=True)]
+def learn(phases, stack):
+    histories = train(phases, range(len(phases)), stack=stack)
+    return [(history, dict(phase.model.state_dict())) for history, phase in zip(histories, phases, strict=True)]
 
 
 def same(stacked, alone):
@@ -79,7 +77,7 @@ def same(stacked, alone):
 @pytest.mark.parametrize("case", CASES)
 def test_each_learns_what_it_learns_alone(case, data, taken):
     method, settings = CASES[case]
-    build = lambda: [lane(method, each, seed, data) for seed, each in enumerate(settings)]  # noqa: E731
+    build = lambda: [phase_of(method, each, seed, data) for seed, each in enumerate(settings)]  # noqa: E731
     alone = learn(build(), stack=False)
     assert not taken
     same(learn(build(), stack=True), alone)
@@ -88,14 +86,14 @@ def test_each_learns_what_it_learns_alone(case, data, taken):
 
 
 def test_pretraining_too(data, taken):
-    build = lambda: [lane(AEKMeans, {}, seed, data, pretraining=True) for seed in range(3)]  # noqa: E731
+    build = lambda: [phase_of(AEKMeans, {}, seed, data, pretraining=True) for seed in range(3)]  # noqa: E731
     alone = learn(build(), stack=False)
     same(learn(build(), stack=True), alone)
     assert taken == [3] * 6
 
 
 def test_who_has_more_epochs_goes_on_with_those_who_are_left(data, taken):
-    build = lambda: [lane(DEC, {"interval": 2}, n, data, epochs=n) for n in (2, 3, 3, 5)]  # noqa: E731
+    build = lambda: [phase_of(DEC, {"interval": 2}, n, data, epochs=n) for n in (2, 3, 3, 5)]  # noqa: E731
     alone = learn(build(), stack=False)
     same(learn(build(), stack=True), alone)
     assert taken == [4] * 6 + [3] * 3
@@ -103,7 +101,7 @@ def test_who_has_more_epochs_goes_on_with_those_who_are_left(data, taken):
 
 def test_only_what_is_alike_is_stacked(data, taken):
     metrics = ("euclidean", "cosine", "euclidean")
-    build = lambda: [lane(CrossMetric, {"metric": m}, n, data) for n, m in enumerate(metrics)]  # noqa: E731
+    build = lambda: [phase_of(CrossMetric, {"metric": m}, n, data) for n, m in enumerate(metrics)]  # noqa: E731
     alone = learn(build(), stack=False)
     same(learn(build(), stack=True), alone)
     assert taken == [2] * 6
@@ -122,13 +120,13 @@ def test_only_what_is_alike_is_stacked(data, taken):
 def test_the_rest_runs_as_it_is(method, settings, data):
     estimator = method(4, **{**COMMON, **settings})
     model = estimator.build_model(estimator.build_autoencoder(data), len(data))
-    assert model.kind() is None
+    assert model.stack_key() is None
 
 
 def test_drawn_noise_is_each_runs_own(data, taken):
     noises = (0.0, 0.3, 0.3, 0.6)
     build = lambda: [  # noqa: E731
-        lane(CrossMetric, {"noise": p}, seed, data, pretraining=True) for seed, p in enumerate(noises)
+        phase_of(CrossMetric, {"noise": p}, seed, data, pretraining=True) for seed, p in enumerate(noises)
     ]
     alone = learn(build(), stack=False)
     same(learn(build(), stack=True), alone)
@@ -137,16 +135,16 @@ def test_drawn_noise_is_each_runs_own(data, taken):
 
 def test_units_of_another_shape_are_another_stack(data, taken):
     units = (True, False, "mean", False)  # one number, or one a feature
-    build = lambda: [lane(CrossMetric, {"rescale": r}, n, data) for n, r in enumerate(units)]  # noqa: E731
+    build = lambda: [phase_of(CrossMetric, {"rescale": r}, n, data) for n, r in enumerate(units)]  # noqa: E731
     alone = learn(build(), stack=False)
     same(learn(build(), stack=True), alone)
     assert set(taken) == {2}
 
 
 def test_who_has_left_keeps_nothing_of_the_others(data):
-    lanes = [lane(IDEC, {}, seed, data) for seed in range(3)]
-    learn(lanes, stack=True)
-    for model, _ in lanes:
+    phases = [phase_of(IDEC, {}, seed, data) for seed in range(3)]
+    learn(phases, stack=True)
+    for model in (phase.model for phase in phases):
         for tensor in (*model.parameters(), *model.buffers()):
             assert tensor.untyped_storage().nbytes() == tensor.nbytes
             assert tensor.grad is None
@@ -154,7 +152,7 @@ def test_who_has_left_keeps_nothing_of_the_others(data):
 
 def test_changed_rows_and_unchanged_ones_arrive_where_they_should(data, taken):
     changed = Data(data.rows, CPU, 32, augment=lambda x: x + 0.1 * torch.randn_like(x))
-    build = lambda: [lane(CrossMetric, {}, seed, changed) for seed in range(2)]  # noqa: E731
+    build = lambda: [phase_of(CrossMetric, {}, seed, changed) for seed in range(2)]  # noqa: E731
     alone = learn(build(), stack=False)
     same(learn(build(), stack=True), alone)
     assert taken
@@ -162,7 +160,7 @@ def test_changed_rows_and_unchanged_ones_arrive_where_they_should(data, taken):
 
 def test_weights_of_any_number_type_are_one_stack(data, taken):
     weights = (1, 0.1, np.float64(10))
-    learn([lane(IDEC, {"weight": w}, seed, data) for seed, w in enumerate(weights)], stack=True)
+    learn([phase_of(IDEC, {"weight": w}, seed, data) for seed, w in enumerate(weights)], stack=True)
     assert taken == [3] * 6
 
 
@@ -176,24 +174,26 @@ class Heavier(DCNModel):
 
 
 def test_a_loss_of_ones_own_is_not_stacked_by_an_inherited_word(data):
-    _, each = lane(DCN, {}, 0, data)
-    each.advance()
-    assert likeness(each.stage) is not None
-    each.stage.model.__class__ = Heavier
-    assert each.stage.model.kind() is not None
-    assert likeness(each.stage) is None
+    phase = phase_of(DCN, {}, 0, data)
+    assert stack_key_of(phase) is not None
+    phase.model.__class__ = Heavier
+    assert phase.model.stack_key() is not None
+    assert stack_key_of(phase) is None
 
 
-def test_stacks_end_with_their_phases_and_members(data):
-    steps = Steps(CPU, stack=True)
-    lanes = [lane(DCN, {}, n, data, epochs=n) for n in (1, 2, 4)]
-    sizes = []
-    epoch = steps.epoch
-    steps.epoch = lambda party: epoch(party) or sizes.append([len(stack.party) for stack in steps.stacks.values()])
-    side_by_side([each for _, each in lanes], steps)
+def test_stacks_end_with_their_phases_and_members(data, monkeypatch):
+    phases = [phase_of(DCN, {}, n, data, epochs=n) for n in (1, 2, 4)]
+    sizes, epoch = [], Steps.epoch
+
+    def counted(steps, members):
+        epoch(steps, members)
+        sizes.append([len(stack.members) for stack in steps.stacks.values()])
+
+    monkeypatch.setattr(Steps, "epoch", counted)
+    learn(phases, stack=True)
     assert sizes == [[3], [2], [], []]
-    for model, _ in lanes:
-        assert all(t.untyped_storage().nbytes() == t.nbytes for t in model.parameters())
+    for phase in phases:
+        assert all(t.untyped_storage().nbytes() == t.nbytes for t in phase.model.parameters())
 
 
 def test_no_other_thread_takes_a_step_in_between(data, monkeypatch):
@@ -205,7 +205,7 @@ def test_no_other_thread_takes_a_step_in_between(data, monkeypatch):
         return losses(self, *arguments)
 
     monkeypatch.setattr(Stack, "_losses", watched)
-    learn([lane(DCN, {}, seed, data) for seed in range(2)], stack=True)
+    learn([phase_of(DCN, {}, seed, data) for seed in range(2)], stack=True)
     assert free == [False] * 6
 
 
@@ -213,8 +213,6 @@ def test_batches_of_another_size_are_another_stack(data):
     other = Data(data.rows, CPU, 48)
     kinds = set()
     for rows in (data, other):
-        _, each = lane(CrossMetric, {}, 0, rows)
-        each.advance()
-        kinds.add(likeness(each.stage))
+        kinds.add(stack_key_of(phase_of(CrossMetric, {}, 0, rows)))
     assert len(kinds) == 2
     assert None not in kinds

@@ -46,7 +46,7 @@ class Adadelta(torch.optim.Adadelta):
                     advance = _advance_at_once if has_triton() else _advance
                     delta = advance(gradient, self.flat["square_avg"], self.flat["acc_delta"], group)
                     torch._foreach_add_(small, self._views(delta), alpha=-group["lr"])
-                return None  # else another regime's parameters: the same moments, one by one
+                return None  # else another graph_key's parameters: the same moments, one by one
         elif simple and all(p.device.type == "cpu" for p in members):
             for p in members:
                 state = self._state_of(p)

@@ -5,6 +5,7 @@ weights and buffers of all runs lie in common tensors, one beside the other, and
 a kernel works on all of them. A model holds views of its part, so that whatever else is done to it is done as ever.
 """
 
+import math
 from collections.abc import Hashable, Sequence
 from typing import Any
 
@@ -13,28 +14,29 @@ from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
 from ..data import Batch
-from ..loop import Stage, tensors_of
 from ..model import Losses, Trainable
+from ..phase import Phase, tensors_of
 from ..runtime import Randomness, autocast
 
-Party = Sequence[tuple[Stage, Randomness]]
+Members = Sequence[tuple[Phase, Randomness]]
 
 
-def likeness(stage: Stage) -> Hashable | None:
-    """Stages where it is the same can be stacked; None where that is not to be."""
-    model, data = stage.model, stage.data
-    kind = model.kind() if _speaks_for_itself(model) else None
-    if kind is None or stage.optimizer is None or not data.among.alone:
+def stack_key_of(phase: Phase) -> Hashable | None:
+    """Phases of one key can be stacked; None: this one cannot."""
+    model, data = phase.model, phase.data
+    key = None if _inherits_stack_key(model) else model.stack_key()
+    if key is None or phase.optimizer is None or not data.processes.alone:
         return None
     sizes = data.steps, data.batch_size, data.row_shape
     tensors = tuple((name, t.shape, t.dtype, t.requires_grad) for name, t in tensors_of(model).items())
-    return type(model), kind, sizes, tensors, model.regime, stage.precision
+    return type(model), key, sizes, tensors, model.graph_key, phase.precision
 
 
-def _speaks_for_itself(model: Trainable) -> bool:
-    """Not where a class has a loss of its own, and from another class the word on what that depends on."""
-    place = {name: i for i, each in reversed(list(enumerate(type(model).__mro__))) for name in vars(each)}
-    return all(place["kind"] <= place.get(name, place["kind"]) for name in ("loss", "embed", "clustering_loss"))
+def _inherits_stack_key(model: Trainable) -> bool:
+    """Whether a subclass defines its own loss but not its own `stack_key`: the inherited one does not know what the
+    new loss depends on."""
+    depth = {name: i for i, cls in reversed(list(enumerate(type(model).__mro__))) for name in vars(cls)}
+    return any(depth.get(name, math.inf) < depth["stack_key"] for name in ("loss", "embed", "clustering_loss"))
 
 
 class _Loss(nn.Module):
@@ -49,34 +51,34 @@ class _Loss(nn.Module):
 
 
 class Stack:
-    """Stages of one likeness."""
+    """Phases of one stack key, whose steps are taken together."""
 
-    def __init__(self, party: Party) -> None:
-        self.party = list(party)
-        modules = [_Loss(stage.model) for stage, _ in party]
+    def __init__(self, members: Members) -> None:
+        self.members = list(members)
+        modules = [_Loss(phase.model) for phase, _ in members]
         self.first = modules[0]
         self.each: list[dict[str, Tensor]] = [dict(module.named_parameters()) for module in modules]
         self.weights = _join(self.each)
         self.buffers = _join([dict(module.named_buffers()) for module in modules])
-        for stage, _ in party:
-            stage.in_stack = True
+        for phase, _ in members:
+            phase.in_stack = True
 
     def _losses(self, weights: dict[str, Tensor], buffers: dict[str, Tensor], *batch: Any) -> Losses:
         return functional_call(self.first, {**weights, **buffers}, batch)
 
     def step(self) -> None:
-        with self.party[0][1].borrowed():  # so that no other thread takes a step meanwhile
+        with self.members[0][1].borrowed():  # so that no other thread takes a step meanwhile
             self._step()
 
     def _step(self) -> None:
         batches = []
-        for stage, randomness in self.party:
+        for phase, randomness in self.members:
             with randomness.borrowed():
-                batches.append(stage.model.prepare(stage.feed.batch()))
+                batches.append(phase.model.prepare(phase.feed.batch()))
         x, index = torch.stack([batch.x for batch in batches]), torch.stack([batch.index for batch in batches])
         changed = any(batch.x is not batch.clean for batch in batches)
         clean = torch.stack([batch.clean for batch in batches]) if changed else None
-        first = self.party[0][0]
+        first = self.members[0][0]
         with autocast(first.data.device, first.precision):
             where = (0, 0, 0, 0 if changed else None, 0)
             losses = vmap(self._losses, in_dims=where)(self.weights, self.buffers, x, clean, index)
@@ -86,11 +88,11 @@ class Stack:
         # laid out in memory as the weights are, which fused optimisers take for granted
         known = {name: g.contiguous() for name, g in zip(wanted, gradients, strict=True) if g is not None}
         parts = {name: value.detach().unbind() for name, value in losses.items()}
-        for place, ((stage, randomness), batch) in enumerate(zip(self.party, batches, strict=True)):
+        for place, ((phase, randomness), batch) in enumerate(zip(self.members, batches, strict=True)):
             for name, weight in self.each[place].items():
                 weight.grad = known[name][place] if name in known else None
             with randomness.borrowed():
-                stage.learn(batch, {name: values[place] for name, values in parts.items()})
+                phase.learn(batch, {name: values[place] for name, values in parts.items()})
 
 
 @torch.no_grad()

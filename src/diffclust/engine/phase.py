@@ -1,0 +1,348 @@
+"""One phase of a restart: a model that learns from data, epoch by epoch."""
+
+import copy
+import itertools
+import math
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.optim import Optimizer
+
+from ..nn.autoencoders import Autoencoder, Identity
+from ..nn.parallel import shared_norms, total
+from .accelerate.layers import fused_layers
+from .data import Batch, Data, Feed, TensorRows
+from .model import ClusterModel, Losses, Trainable
+from .runtime import Randomness, autocast, random_states, set_random_states
+
+Record = dict[str, Any]  # {"phase": ..., "epoch": ..., then one number a loss term}
+GraphKey = tuple[int, Hashable, tuple[float, ...]]  # of a step: which phase's, the model's key, the learning rates
+
+MAX_FALLBACKS = 3  # how often a run may fall back to finite numbers before it stays where it is
+SNAPSHOT_EVERY = 10  # epochs between the states a run can fall back to
+COMPILE_FROM = 20_000  # steps: from here on the fused convolutions win back the time it takes to compile them
+NORM_BATCHES = 50  # batches that batch norm's final statistics are taken from
+
+
+@dataclass
+class Progress:
+    """What a callback sees after each epoch; setting `stop` ends the phase. Numbers it adds to `record`, the epoch's
+    entry in the history, stay there."""
+
+    phase: str
+    epoch: int
+    epochs: int
+    losses: dict[str, float]
+    model: Trainable
+    data: Data
+    record: Record
+    restart: int = 0
+    stop: bool = field(default=False)
+
+
+Callback = Callable[[Progress], None]
+
+
+class LastFinite:
+    """The last state with finite numbers, to fall back to when a loss is not."""
+
+    def __init__(self, model: Trainable, optimizer: Optimizer | None, failures: int = 0) -> None:
+        self.model, self.optimizer, self.failures = model, optimizer, failures
+        state = model.state_dict()
+        self.watched = [name for name, value in state.items() if bool(value.isfinite().all())]  # masks may hold -inf
+        self.keep()
+
+    def is_finite(self) -> bool:
+        state = self.model.state_dict()
+        return all(bool(state[name].isfinite().all()) for name in self.watched)
+
+    def keep(self) -> None:
+        if self.is_finite():
+            self.state = {name: value.clone() for name, value in self.model.state_dict().items()}
+            self.moments = copy.deepcopy(self.optimizer.state_dict()) if self.optimizer else {}
+
+    def restore(self, phase: str, epoch: int) -> None:
+        self.failures += 1
+        rates = [group["base_lr"] / 2 for group in self.optimizer.param_groups] if self.optimizer else []
+        self.model.load_state_dict(self.state)
+        what = "went back to the last finite state"
+        if self.optimizer:
+            self.optimizer.load_state_dict(copy.deepcopy(self.moments))  # it would go on writing into them
+            for group, rate in zip(self.optimizer.param_groups, rates, strict=True):
+                group["lr"] = group["base_lr"] = rate
+            what += f" and set the learning rate to {rates[0]:.3g}"
+        if self.failures > MAX_FALLBACKS:
+            what = f"went back to the last finite state and stopped there, after {MAX_FALLBACKS} attempts to go on"
+        self.model.note("non-finite", f"The loss was not finite in epoch {epoch} of {phase}: {what}.")
+
+
+def set_rate(optimizer: Optimizer, factor: float) -> None:
+    """The model's factor on each rate as it was given; that one is kept with the optimiser, for `LastFinite` to
+    halve."""
+    for group in optimizer.param_groups:
+        group["lr"] = group.setdefault("base_lr", group["lr"]) * factor
+
+
+@torch.no_grad()
+def settle_batch_norm(model: Trainable, data: Data) -> None:
+    """Set the batch-norm statistics to the plain mean over unchanged rows. Those that training leaves behind lag
+    by some ten steps and come from changed rows: after few steps they are far off."""
+    norms = [
+        module
+        for module in model.modules()
+        if isinstance(module, _BatchNorm)
+        and module.track_running_stats
+        and (module.weight is None or module.weight.requires_grad)
+    ]
+    if not norms:
+        return
+    momenta = [norm.momentum for norm in norms]
+    for norm in norms:
+        norm.reset_running_stats()
+        norm.momentum = None  # a cumulative mean
+        norm.train()
+    with shared_norms():
+        for batch in itertools.islice(data.shuffled(), NORM_BATCHES):
+            model.reconstruct(batch.clean)
+    for norm, momentum in zip(norms, momenta, strict=True):
+        norm.momentum = momentum
+        norm.eval()
+
+
+def tensors_of(model: nn.Module) -> dict[str, Tensor]:
+    """Parameters and buffers, by name."""
+    return {**dict(model.named_parameters()), **dict(model.named_buffers())}
+
+
+class Phase:
+    """`model` learns from `data` for at most `epochs` epochs: start, then begin_epoch, a step a batch and end_epoch,
+    until it is over; then finish. Without an optimiser only the model's own closed-form updates act.
+
+    restart: the number of the restart that the phase is part of, for callbacks.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        model: Trainable,
+        data: Data,
+        optimizer: Optimizer | None,
+        epochs: int,
+        *,
+        precision: str = "float32",
+        callbacks: Sequence[Callback] = (),
+        restart: int = 0,
+    ) -> None:
+        self.name, self.model, self.data, self.optimizer, self.epochs = name, model, data, optimizer, epochs
+        self.precision, self.callbacks, self.restart = precision, callbacks, restart
+        self.history: list[Record] = []
+        self.over = False
+        self.steps_taken = 0
+        self.in_stack = False  # whether the model's tensors are parts of common ones: see `accelerate.stack`
+        self.totals: dict[Hashable, dict[str, Tensor]] = {}  # by graph_key: sums of the loss terms over an epoch
+        self.callback_states: list[Any] = []
+
+    # ---- from start to finish
+
+    def start(self, saved: dict[str, Any] | None = None) -> None:
+        """Before the first epoch, or from where a checkpoint left off."""
+        self.set_up()
+        self.model.train()
+        self.model.epochs = self.epochs
+        if self.optimizer is not None:
+            set_rate(self.optimizer, 1.0)  # before anything is kept: the rates as they were given
+        if saved is None:
+            self.model.before_training(self.data)
+        else:
+            self.load_state(saved)
+        self.last_finite = LastFinite(self.model, self.optimizer, failures=saved["failures"] if saved else 0)
+        self.over = self.model.finished or self.epoch >= self.epochs
+
+    def set_up(self) -> None:
+        """What steps need, whatever the model does before the first."""
+        self.feed = Feed(self.data)
+        self.callback_states = [None] * len(self.callbacks)
+        self._keep_counts_on_the_device()
+
+    @property
+    def epoch(self) -> int:
+        return len(self.history)
+
+    def begin_epoch(self) -> None:
+        self.model.train()
+        if self.optimizer is not None:
+            set_rate(self.optimizer, self.model.rate(self.epoch))
+        self.model.before_epoch(self.epoch, self.data)
+        self.begin_steps()
+
+    def begin_steps(self) -> None:
+        """The rows in a new order, and sums at zero."""
+        self.data.processes.align(self.model)
+        self.feed.begin()
+        self.steps_taken = self.epoch * self.data.steps  # so that a resumed phase counts on
+        for amount in self.totals.get(self.model.graph_key, {}).values():
+            amount.zero_()
+
+    def begin_step(self, step: int, randomness: Randomness) -> None:
+        """What cannot be captured with the rest of the step: work over all rows, and rows that come from the host."""
+        if self.model.interval is not None and self.steps_taken % self.model.interval == 0:
+            with randomness.borrowed():
+                self.model.refresh(self.data)
+        self.feed.bring(step)
+        self.steps_taken += 1
+
+    def step(self) -> None:
+        batch = self.model.prepare(self.feed.batch())
+        fused = fused_layers(self.epochs * self.data.steps >= COMPILE_FROM and self.data.processes.alone)
+        with autocast(self.data.device, self.precision), fused, shared_norms():
+            losses = self.data.portion(self.model.loss(batch))
+            objective = torch.stack(list(losses.values())).sum()
+        if self.optimizer is not None:
+            self.optimizer.zero_grad(set_to_none=True)
+            objective.backward()
+        self.learn(batch, losses)
+
+    def learn(self, batch: Batch, losses: Losses) -> None:
+        """The part of a step that comes after the gradients."""
+        if self.optimizer is not None:
+            self.data.processes.add_gradients(p for group in self.optimizer.param_groups for p in group["params"])
+            self.model.after_backward()
+            self.optimizer.step()
+        self.model.after_step(batch)
+        totals = self.totals.setdefault(self.model.graph_key, {})
+        for name, value in losses.items():
+            if name not in totals:
+                totals[name] = torch.zeros((), device=value.device)
+            totals[name] += value.detach()
+
+    def end_epoch(self) -> None:
+        epoch, losses = self.epoch, self.means()
+        self.history.append({"phase": self.name, "epoch": epoch, **losses, **self.model.figures()})
+        if all(map(math.isfinite, losses.values())):
+            self.model.after_epoch(epoch, self.data)
+            self.over = self._told_to_stop(epoch, losses) or self.model.finished
+            if epoch % SNAPSHOT_EVERY == SNAPSHOT_EVERY - 1 and not self.over:
+                self.last_finite.keep()
+        else:
+            self.last_finite.restore(self.name, epoch)
+            self.over = self.last_finite.failures > MAX_FALLBACKS
+        self.over |= self.epoch >= self.epochs
+
+    def means(self) -> dict[str, float]:
+        """Of each loss term over the epoch, read from the device at once."""
+        totals = self.totals[self.model.graph_key]
+        sums = total(torch.stack(list(totals.values())))
+        return dict(zip(totals, (sums / self.data.steps).tolist(), strict=True))
+
+    def _told_to_stop(self, epoch: int, losses: dict[str, float]) -> bool:
+        """Ask the callbacks. Other restarts may ask them in between: one with a state gets that of this restart."""
+        record = self.history[-1]
+        progress = Progress(self.name, epoch, self.epochs, losses, self.model, self.data, record, self.restart)
+        for i, callback in enumerate(self.callbacks):
+            has_state = hasattr(callback, "state_dict")
+            if has_state and self.callback_states[i] is not None:
+                callback.load_state_dict(self.callback_states[i])  # type: ignore[attr-defined]
+            callback(progress)
+            if has_state:
+                self.callback_states[i] = callback.state_dict()  # type: ignore[attr-defined]
+        return any(self.data.processes.every(progress.stop))
+
+    def interrupt(self) -> None:
+        """The user broke off: no more epochs."""
+        self.model.note("interrupted", f"Stopped by the user in epoch {self.epoch} of {self.epochs} of {self.name}.")
+        self.over = True
+
+    def finish(self) -> None:
+        if not self.last_finite.is_finite():
+            self.last_finite.restore(self.name, self.epoch)
+        self.leave_stack()
+        self.model.eval()
+        if self.history:
+            settle_batch_norm(self.model, self.data)
+        self.model.after_training(self.data)
+
+    # ---- what acceleration needs to know
+
+    @property
+    def graph_key(self) -> GraphKey:
+        """Steps of one key do the same work, so that one CUDA graph serves them."""
+        rates = tuple(float(group["lr"]) for group in self.optimizer.param_groups) if self.optimizer else ()
+        return id(self), self.model.graph_key, rates
+
+    def _keep_counts_on_the_device(self) -> None:
+        """An optimiser that counts its steps on the host could not be captured."""
+        if self.optimizer is not None and self.data.device.type == "cuda":
+            for group in self.optimizer.param_groups:
+                if "capturable" in group:
+                    group["capturable"] = True
+
+    @torch.no_grad()
+    def leave_stack(self) -> None:
+        """Tensors of its own for parts of common ones, so that it keeps nobody else's in memory."""
+        if self.in_stack:
+            for tensor in tensors_of(self.model).values():
+                tensor.grad = None
+                tensor.data = tensor.clone()
+        self.in_stack = False
+
+    # ---- a checkpoint
+
+    def state(self) -> dict[str, Any]:
+        return {
+            "model": self.model.state_dict(),
+            "training": self.model.training_state(),
+            "optimizer": self.optimizer.state_dict() if self.optimizer else None,
+            "callbacks": self.callback_states,
+            "history": self.history,
+            "failures": self.last_finite.failures,
+            "random": random_states(self.data.device),
+        }
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        self.model.load_state_dict(state["model"])
+        self.model.load_training_state(state["training"])
+        if self.optimizer:
+            self.optimizer.load_state_dict(state["optimizer"])
+            self._keep_counts_on_the_device()
+            # files hold plain tensors, and the fused optimisers read moments in the order of the weights
+            for weight, moments in self.optimizer.state.items():
+                for name, value in moments.items():
+                    if isinstance(value, Tensor) and value.shape == weight.shape:
+                        moments[name] = torch.empty_like(weight).copy_(value)
+        self.callback_states = (list(state["callbacks"]) + [None] * len(self.callbacks))[: len(self.callbacks)]
+        self.history = list(state["history"])
+        set_random_states(state["random"], self.data.device)
+
+
+class EmbeddedPhase(Phase):
+    """Clustering with the network at rest: the rows are embedded once, and the same method without a network learns
+    from the embeddings; its centres are then the model's."""
+
+    def __init__(
+        self,
+        name: str,
+        model: ClusterModel,
+        data: Data,
+        build_model: Callable[[Autoencoder, int], ClusterModel],
+        build_optimizer: Callable[[Trainable], Optimizer | None],
+        epochs: int,
+        **options: Any,
+    ) -> None:
+        super().__init__(name, model, data, None, epochs, **options)
+        self.whole, self.build_model, self.build_optimizer = model, build_model, build_optimizer
+
+    def start(self, saved: dict[str, Any] | None = None) -> None:
+        embedded = TensorRows(self.data.map(self.whole.eval().embed))
+        self.model = self.build_model(Identity(embedded.row_shape), len(embedded)).to(self.data.device)
+        self.data = Data(embedded, self.data.device, self.data.batch_size, processes=self.data.processes)
+        self.optimizer = self.build_optimizer(self.model)
+        super().start(saved)
+
+    def finish(self) -> None:
+        super().finish()
+        assert isinstance(self.model, ClusterModel)
+        self.whole.clusters = self.model.clusters

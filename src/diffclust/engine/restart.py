@@ -1,0 +1,129 @@
+"""A restart of a fit: its phases, its place in them, its random numbers, and its entry in the checkpoint."""
+
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import torch
+
+from .checkpoint import Checkpoint
+from .data import Data
+from .model import ClusterModel, Event
+from .phase import Callback, Phase, Record
+from .run import Run
+from .runtime import Randomness, random_states, set_random_states
+
+
+class Watchers(Protocol):
+    """Those who are told of every epoch; entered before the first one and left after the last."""
+
+    callbacks: list[Callback]
+
+    def __enter__(self) -> Any: ...
+    def __exit__(self, *error: object) -> None: ...
+
+
+@dataclass(eq=False)
+class Job:
+    """What the restarts of one fit share.
+
+    attributes: what the fitted estimator is to remember of its data.
+    at_once: how many of them may run side by side; with 1 no other fit's may run beside them either.
+    capture: whether steps are captured as CUDA graphs; None: where that pays.
+    """
+
+    device: torch.device
+    checkpoint: Checkpoint
+    watchers: Watchers
+    attributes: dict[str, Any] = field(default_factory=dict)
+    at_once: int = 1
+    capture: bool | None = None
+    interrupted: bool = False
+
+
+class Restart:
+    """One run of a fit. `advance` brings it to its next phase with an epoch to run, and after the last to `result`."""
+
+    def __init__(
+        self, job: Job, number: int, model: ClusterModel, data: Data, phases: list[Phase], randomness: Randomness
+    ) -> None:
+        self.job, self.model, self.data, self.randomness = job, model, data, randomness
+        self.waiting = phases
+        self.expected_epochs = sum(phase.epochs for phase in phases)
+        self.expected_steps = self.expected_epochs * data.steps
+        self.phase: Phase | None = None
+        self.history: list[Record] = []
+        self.events: list[Event] = []
+        self.seed = job.checkpoint.seeds[number]
+        self.entry = job.checkpoint.entries[number]
+        kept = self.entry["result"]
+        self.result = None if kept is None else Run.restore(model, kept)
+
+    @property
+    def current(self) -> Phase:
+        assert self.phase is not None
+        return self.phase
+
+    def advance(self) -> None:
+        with self.randomness.borrowed():
+            while self.result is None and (self.phase is None or self.phase.over):
+                if self.phase is not None:
+                    self._finish_phase()
+                elif self.waiting:
+                    self._start_phase(self.waiting.pop(0))
+                else:
+                    self._measure()
+
+    def begin_epoch(self) -> None:
+        with self.randomness.borrowed():
+            self.current.begin_epoch()
+
+    def end_epoch(self) -> None:
+        with self.randomness.borrowed():
+            phase = self.current
+            phase.end_epoch()
+            if self.job.checkpoint.is_due(phase.epoch) and not phase.over:
+                phase.last_finite.keep()  # as one that goes on from this checkpoint would
+                self._keep(current={"phase": phase.name, "state": phase.state()})
+
+    def interrupt(self) -> None:
+        """The user broke off: the phase ends here, and what follows does without training."""
+        self.job.interrupted = True
+        self.current.interrupt()
+
+    def _start_phase(self, phase: Phase) -> None:
+        """Skipped where a checkpoint has it behind us, or where it has nothing to do; the last one places centres, and
+        so is never skipped for that."""
+        done, current = self.entry["phases"].get(phase.name), self.entry["current"]
+        if done is not None:
+            self.model.load_state_dict(done["model"])
+            set_random_states(done["random"], self.data.device)
+            self.history += done["history"]
+            self.events += [Event(*event) for event in done["events"]]
+            return
+        if self.job.interrupted:
+            phase.epochs = 0
+        if phase.epochs > 0 or not self.waiting:
+            phase.callbacks = self.job.watchers.callbacks
+            phase.start(current["state"] if current is not None and current["phase"] == phase.name else None)
+            self.phase = phase
+
+    def _finish_phase(self) -> None:
+        phase, self.phase = self.current, None
+        phase.finish()
+        self.history += phase.history
+        self.events += phase.model.events
+        if self.waiting:
+            outcome = {"history": phase.history, "events": [tuple(event) for event in phase.model.events]}
+            state = {"model": self.model.state_dict(), "random": random_states(self.data.device)}
+            self._keep(phases={**self.entry["phases"], phase.name: {**outcome, **state}}, current=None)
+
+    def _measure(self) -> None:
+        self.result = Run.evaluate(
+            self.model.eval(), self.data, seed=self.seed, history=self.history, events=self.events
+        )
+        self._keep(result=self.result.state(), phases={}, current=None)
+
+    def _keep(self, **news: Any) -> None:
+        """For the next checkpoint; after an interruption the last word before it stands."""
+        if not self.job.interrupted:
+            self.job.checkpoint.note(self.entry, news)

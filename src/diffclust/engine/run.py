@@ -1,0 +1,147 @@
+"""A finished restart, measured without labels."""
+
+import functools
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..metrics import effective_number
+from ..nn.ops import largest
+from ..nn.parallel import total
+from .data import Data
+from .model import ClusterModel, Event
+from .phase import Record
+
+COLLAPSED = 0.02  # effective clusters below 1 + this share of the wanted ones
+FIGURES = ("seed", "history", "inertia", "scatter", "clustering_loss", "reconstruction", "temperature")
+SAMPLE = 10_000  # rows the temperature is fitted on
+NO_WARNING = ("repaired", "settled")  # events that went well
+
+
+@dataclass(eq=False)
+class Run:
+    model: ClusterModel
+    seed: int
+    history: list[Record]
+    events: list[Event]
+    labels: np.ndarray
+    centers: np.ndarray
+    inertia: float  # sum of squared distances to the own centre
+    scatter: float  # share of the embedding's variance left inside clusters: free of scale
+    clustering_loss: float
+    reconstruction: float
+    temperature: float
+
+    @classmethod
+    def evaluate(
+        cls, model: ClusterModel, data: Data, *, seed: int, history: list[Record], events: list[Event]
+    ) -> "Run":
+        """Everything one wants to know of a trained model, in eval mode over all rows, summed in float64."""
+        model.eval()
+        clusters = model.clusters
+        with torch.no_grad():
+            centers = clusters.centers.double()
+
+        def measure(x: Tensor) -> Tensor:
+            z = model.embed(x).double()
+            label = largest(clusters.logits(z))
+            own = (z - centers[label]).square().sum(1)
+            return torch.stack([label.double(), own, model.loss_of_members(z, own)], dim=1)
+
+        labels = torch.empty(len(data.own), dtype=torch.long, device=data.device)
+        done, sums = 0, centers.new_zeros(3)
+        for part in data.parts(measure):
+            labels[done : done + len(part)] = part[:, 0].long()
+            done += len(part)
+            sums += part.sum(0)
+        _, own, loss = total(sums).tolist()
+        labels = data.join(labels)
+        z = model.sample_embedding(data, SAMPLE)
+        variance = (z - z.mean(0)).double().square().sum(1).mean().item()
+        return cls(
+            model=model,
+            seed=seed,
+            history=history,
+            events=events,
+            labels=labels.cpu().numpy(),
+            centers=centers.float().cpu().numpy(),
+            inertia=own,
+            scatter=own / len(data) / max(variance, 1e-12),
+            clustering_loss=loss / len(data),
+            reconstruction=next((r["reconstruction"] for r in reversed(history) if "reconstruction" in r), 0.0),
+            temperature=clusters.temperature
+            or fit_temperature(clusters.distances(z).double(), clusters.embedding_dim - clusters.sphere),
+        )
+
+    def state(self) -> dict[str, Any]:
+        """For a checkpoint; `restore` goes back."""
+        kept = {name: getattr(self, name) for name in FIGURES}
+        arrays = {"labels": torch.from_numpy(self.labels), "centers": torch.from_numpy(self.centers)}
+        return {**kept, **arrays, "events": [tuple(r) for r in self.events], "model": self.model.state_dict()}
+
+    @classmethod
+    def restore(cls, model: ClusterModel, state: dict[str, Any]) -> "Run":
+        model.load_state_dict(state["model"])
+        arrays = {name: state[name].numpy() for name in ("labels", "centers")}
+        events = [Event(*event) for event in state["events"]]
+        return cls(model=model.eval(), events=events, **arrays, **{name: state[name] for name in FIGURES})
+
+    def to_dict(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in ("labels", *FIGURES)} | {"diagnostics": self.diagnostics()}
+
+    @property
+    def collapsed(self) -> bool:
+        return len(self.centers) > 1 and effective_number(self.sizes) < 1 + COLLAPSED * len(self.centers)
+
+    @functools.cached_property
+    def sizes(self) -> np.ndarray:
+        return np.bincount(self.labels, minlength=len(self.centers))
+
+    def diagnostics(self) -> dict[str, Any]:
+        """Cluster sizes, and whatever went wrong or was put right."""
+        k = len(self.centers)
+        sizes = self.sizes
+        empty = np.flatnonzero(sizes == 0).tolist()
+        messages = [
+            message if count == 1 else f"{message} ({count} times)"
+            for message, count in Counter(r.message for r in self.events if r.kind not in NO_WARNING).items()
+        ]
+        if self.collapsed:
+            messages.append(
+                f"Collapse: {sizes.max()} of {sizes.sum()} rows are in one of {k} clusters. "
+                "Another seed, or a smaller weight of the clustering loss where there is one, may help."
+            )
+        elif empty:
+            messages.append(f"{len(empty)} of {k} clusters are empty: {empty}.")
+        return {
+            "sizes": sizes.tolist(),
+            "effective_clusters": effective_number(sizes),
+            "empty_clusters": empty,
+            "collapsed": self.collapsed,
+            "repaired": sum(r.kind == "repaired" for r in self.events),
+            "events": [tuple(r) for r in self.events],
+            "warnings": messages,
+        }
+
+
+def fit_temperature(distances: Tensor, dim: int) -> float:
+    """The temperature of `predict_proba`, found without labels.
+
+    The centres are read as a mixture of equal round Gaussians; T = 2σ² is its maximum-likelihood width, by
+    expectation-maximisation: T = (2 / dim) mean_i Σ_j p_ij |z_i - Ω_j|², p_i = softmax_j(-|z_i - Ω_j|² / T).
+    """
+    nearest = distances.amin(1, keepdim=True).clamp_max(0)
+    distances = distances - nearest  # decoupled weights may give negative ones
+    floor = 1e-6 * distances.mean().item() or 1.0
+    temperature = max(2 / max(dim, 1) * distances.amin(1).mean().item(), floor)
+    for _ in range(100):
+        p = torch.softmax(-distances / temperature, dim=1)
+        update = max(2 / max(dim, 1) * (p * distances).sum(1).mean().item(), floor)
+        if abs(update - temperature) <= 1e-6 * temperature:
+            break
+        temperature = update
+    return temperature
