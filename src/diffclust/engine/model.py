@@ -9,8 +9,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..nn.autoencoders import Autoencoder, DenseAutoencoder
+from ..nn.autoencoders import Autoencoder, DenseAutoencoder, RowAutoencoder
 from ..nn.cluster import ClusterLayer, Start
+from ..nn.neighbours import neighbour_loss
+from ..nn.parallel import gathered
 from .data import Batch, Data
 from .guard import Guard
 
@@ -60,6 +62,10 @@ class Trainable(nn.Module, ABC):
     @abstractmethod
     def loss(self, batch: Batch) -> Losses: ...
 
+    def losses(self, batch: Batch) -> Losses:
+        """All that a step minimises: `loss`, and what a kind of model adds to every method's."""
+        return self.loss(batch)
+
     def stack_key(self) -> Hashable | None:
         """All that `loss` depends on beside tensors and `graph_key`, where `torch.vmap` can take it of several models
         at once: it draws no random numbers, and keeps nothing but in buffers, in place. None: it cannot. A class with a
@@ -103,12 +109,29 @@ class ClusterModel(Trainable):
         """What the network depends on beside tensors. None where it cannot be stacked, as a user's own or one that
         drops values at random, or where that would not pay: of convolutions."""
         network = self.autoencoder
-        dense = type(network) is DenseAutoencoder and self.network_learns
+        dense = type(network) in (DenseAutoencoder, RowAutoencoder) and self.network_learns
         still = not any(isinstance(module, nn.Dropout) for module in network.modules())
         return repr(network.config) if dense and still else None
 
     def embed(self, x: Tensor) -> Tensor:
         return self.clusters.normalize(self.autoencoder.encode(x).float())
+
+    def losses(self, batch: Batch) -> Losses:
+        """Where the data have a neighbour graph, it goes on holding the network while the method trains."""
+        if batch.far is None or not self.network_learns:
+            return self.loss(batch)
+        return {**self.loss(batch), "neighbours": self.neighbour_loss(batch)[0]}
+
+    def neighbour_loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """How far neighbours are apart and others near, and the embedded samples: see `nn.neighbours`."""
+        assert batch.far is not None
+        if batch.near is not None:
+            z = self.embed(batch.x)
+            near = z[batch.near]
+        else:
+            z, near = self.embed(torch.cat([batch.x, batch.neighbour])).chunk(2)  # type: ignore[list-item]
+            near = near[:, None]
+        return neighbour_loss(z, near, gathered(z)[batch.far]), z
 
     def assign(self, x: Tensor) -> Tensor:
         """(b, ...) -> (b, k), rows sum to 1: the method's own assignment."""
@@ -194,6 +217,39 @@ class Pretraining(Trainable):
     def stack_key(self) -> Hashable | None:
         network = self.model.network_stack_key()
         return network and (network, type(self.model), self.model.clusters.sphere, self.values)
+
+    def reconstruct(self, x: Tensor) -> Tensor:
+        return self.model.reconstruct(x)
+
+    def parameters(self, recurse: bool = True) -> Any:
+        return self.model.autoencoder.parameters(recurse)
+
+
+class NeighbourPretraining(Trainable):
+    """A model's encoder alone, such that neighbours stay neighbours; the decoder learns beside it to read what the
+    encoder gives. The learning rate rises, then falls to nothing."""
+
+    lr = 5e-3  # what this loss is best learnt at, by Adam
+    decoded = 256  # rows a step that the decoder learns from
+    rising = 0.1  # share of the epochs in which the rate rises
+
+    def __init__(self, model: ClusterModel) -> None:
+        super().__init__()
+        self.model = model
+
+    def loss(self, batch: Batch) -> Losses:
+        neighbours, z = self.model.neighbour_loss(batch)
+        some = slice(self.decoded)
+        reconstruction = self.model.autoencoder.reconstruction_loss(batch.clean[some], z[some].detach())
+        return {"neighbours": neighbours, "reconstruction": reconstruction}
+
+    def stack_key(self) -> Hashable | None:
+        network = self.model.network_stack_key()
+        return network and (network, type(self.model), self.model.clusters.sphere)
+
+    def rate(self, epoch: int) -> float:
+        done = (epoch + 0.5) / max(1, self.epochs)
+        return min(1.0, done / self.rising) * (1 - done)
 
     def reconstruct(self, x: Tensor) -> Tensor:
         return self.model.reconstruct(x)

@@ -19,7 +19,7 @@ from .phase import Record
 COLLAPSED = 0.02  # effective clusters below 1 + this share of the wanted ones
 FIGURES = ("seed", "history", "inertia", "scatter", "clustering_loss", "reconstruction", "temperature")
 SAMPLE = 10_000  # rows the temperature is fitted on
-NO_WARNING = ("repaired", "settled")  # events that went well
+NO_WARNING = ("repaired", "settled", "fallback")  # events that went well
 
 
 @dataclass(eq=False)

@@ -25,15 +25,16 @@ from ..engine.checkpoint import Checkpoint, CheckpointFolder, describe
 from ..engine.data import Data, TensorRows
 from ..engine.distributed import Processes, current_processes
 from ..engine.loop import train
-from ..engine.model import ClusterModel, Pretraining, Trainable
+from ..engine.model import ClusterModel, NeighbourPretraining, Pretraining, Trainable
 from ..engine.optimizers import OPTIMIZERS, make_optimizer
 from ..engine.phase import Callback, EmbeddedPhase, Phase
 from ..engine.restart import Job, Restart
 from ..engine.run import Run
-from ..engine.runtime import Randomness, choose_device, choose_precision, learning, restart_seeds
+from ..engine.runtime import Randomness, choose_device, choose_precision, learning, restart_seeds, seeded
 from ..nn.augment import jitter
 from ..nn.autoencoders import Autoencoder
 from ..nn.cluster import Start
+from ..nn.neighbours import NeighbourGraph
 from ..nn.ops import largest
 from ..reading.inputs import Given, read
 from ..saving.onnx import Exportable
@@ -42,6 +43,12 @@ from . import networks
 from .explainable import Explainable
 from .selection import RULES
 from .streams import Online
+
+CLEARLY_LESS = (
+    0.85  # of the edges that k-means on the rows cuts, a network's clusters must cut no more than this share,
+)
+FEW_ROWS = 2.0  # less this over the root of the number of rows: few rows say little
+ALL_ROWS = 2048  # up to here a batch is all rows, where the encoder learns by neighbours
 
 hyperparameters = dataclass(kw_only=True, eq=False, repr=False)
 
@@ -67,6 +74,9 @@ class PrototypeClusterer(
     network: "auto" (rows: dense, images: convolutional), "dense", "conv", "conv-pool", "identity" (the features
         are the embedding), or any module with `encode` and `decode`, which gets the values as they are.
     embedding_dim: width of the embedding.
+    features: how the network learns before the centres are placed, and what holds it while the method trains:
+        "reconstruction" (an autoencoder) or "neighbours" (rows that are near stay near, as in UMAP). "auto": neighbours
+        for rows, reconstruction for images, and for every network that is given by name or as a module.
     pretrain_epochs, epochs: of the autoencoder alone, then of the method. "auto" follows the number of rows.
     batch_size: rows a step. "auto": 64 below 5,000 rows, 128 below 20,000, 256 from there on.
     augment: random changes of the samples in training: the strength of small turns, zooms and shifts of images,
@@ -89,6 +99,7 @@ class PrototypeClusterer(
     select: str = "scatter"
     network: str | nn.Module = "auto"
     embedding_dim: int = 10
+    features: Literal["auto", "reconstruction", "neighbours"] = "auto"
     pretrain_epochs: int | Literal["auto"] = "auto"
     epochs: int | Literal["auto"] = "auto"
     batch_size: int | Literal["auto"] = "auto"
@@ -114,6 +125,10 @@ class PrototypeClusterer(
     auto_steps: ClassVar[tuple[int, int]] = (2800, 1400)
     auto_most: ClassVar[tuple[int, int]] = (200, 100)
     auto_least: ClassVar[tuple[int, int]] = (20, 20)
+    # The same for an encoder that learns by neighbours: steps where a batch is all rows, and where it is not.
+    neighbour_steps: ClassVar[tuple[tuple[int, int], tuple[int, int]]] = ((200, 66), (500, 166))
+    learns_by_neighbours: ClassVar[bool] = True  # what features="auto" means for rows
+    falls_back: ClassVar[bool] = True  # whether the method has an answer without a network
 
     # ---- what a method says
 
@@ -156,7 +171,8 @@ class PrototypeClusterer(
             with current_processes().sharing():
                 restarts = self._restarts(given)
                 train(restarts)
-            self._adopt(restarts)
+                run = self._choose(restarts)
+            self._adopt(restarts, run)
         self._warn(stacklevel=3)  # the caller of fit, past scikit-learn's wrapper
         return self
 
@@ -176,7 +192,11 @@ class PrototypeClusterer(
         """All that training needs, built: a misfit of network and data shows here."""
         processes, device = current_processes(), choose_device(self.device)
         augmentation = self._augmentation(given.rows.row_shape)
-        data = Data(given.rows, device, self._batch_size(len(given.rows)), augmentation, processes)
+        neighbours = self._by_neighbours(given.rows.row_shape)
+        batch_size = self._batch_size(len(given.rows), neighbours)
+        data = Data(given.rows, device, batch_size, augmentation, processes)
+        if neighbours:
+            data.graph = self._graph(data)
         watchers = Watchers(self, quiet)
         job = Job(
             device,
@@ -197,7 +217,11 @@ class PrototypeClusterer(
             model = self.build_model(self.build_autoencoder(data), len(data)).to(data.device)
         options: dict[str, Any] = {"restart": number, "precision": choose_precision(self.precision, data.device)}
         epochs = self._epochs(self.pretrain_epochs, data, 0)
-        plan = self.pretraining_plan(model, epochs) if model.network_learns else []
+        plan: list[tuple[str, Trainable, int]] = []
+        if model.network_learns and data.graph is not None:
+            plan = [("pretraining", NeighbourPretraining(model), epochs)]
+        elif model.network_learns:
+            plan = self.pretraining_plan(model, epochs)
         phases = [
             Phase(name, learner, data, self.build_optimizer(learner), epochs, **options)
             for name, learner, epochs in plan
@@ -229,9 +253,12 @@ class PrototypeClusterer(
         return {"class": type(self).__name__, **settings}
 
     def build_autoencoder(self, data: Data) -> Autoencoder:
-        return networks.build(self.network, data, self.embedding_dim, self.network_options())
+        neighbours = self._by_neighbours(data.row_shape)
+        return networks.build(self.network, data, self.embedding_dim, self.network_options(), neighbours=neighbours)
 
     def build_optimizer(self, model: Trainable) -> Optimizer | None:
+        if isinstance(model, NeighbourPretraining):
+            return make_optimizer(model, "adam", model.lr if self.lr is None else self.lr)
         return make_optimizer(model, self.optimizer, self.lr)
 
     def first_centers(self, embedding_dim: int) -> Start | Tensor:
@@ -253,11 +280,30 @@ class PrototypeClusterer(
             raise ValueError("init contains NaN or infinity.")
         return centers
 
-    def _epochs(self, wish: int | str, data: Data, phase: int) -> int:
-        return self.auto_epochs(phase, data.steps) if wish == "auto" else int(wish)
+    def _by_neighbours(self, row_shape: tuple[int, ...]) -> bool:
+        """Whether the encoder learns by neighbours."""
+        if self.features != "auto":
+            return self.features == "neighbours"
+        free = isinstance(self.network, str) and self.network == "auto"
+        return self.learns_by_neighbours and free and len(row_shape) == 1
 
-    def _batch_size(self, n: int) -> int:
+    def _graph(self, data: Data) -> NeighbourGraph:
+        """Who is near whom, in the units that the network sees."""
+        with seeded(0, data.device):  # the same for every restart and process
+            network = networks.build("scaled", data, 0, {}).to(data.device)
+            return NeighbourGraph.of(data.map(network.encode))
+
+    def _epochs(self, wish: int | str, data: Data, phase: int) -> int:
+        if wish != "auto":
+            return int(wish)
+        if data.graph is None:
+            return self.auto_epochs(phase, data.steps)
+        return math.ceil(self.neighbour_steps[data.steps > 1][phase] / data.steps)
+
+    def _batch_size(self, n: int, neighbours: bool = False) -> int:
         if self.batch_size == "auto":
+            if neighbours:
+                return n if n <= ALL_ROWS else 1024
             return 64 if n < 5_000 else 128 if n < 20_000 else 256
         return self.batch_size
 
@@ -344,12 +390,33 @@ class PrototypeClusterer(
 
     # ---- bookkeeping
 
-    def _adopt(self, restarts: list[Restart]) -> None:
-        """Keep the chosen run; nothing of an earlier fit survives."""
+    def _choose(self, restarts: list[Restart]) -> Run:
+        """The best restart by the rule `select`; for features="auto", k-means on the rows where that is as good."""
         runs = [restart.result for restart in restarts if restart.result is not None]
         if not runs:
             raise KeyboardInterrupt  # before the first had anything to show
-        best = runs[RULES[self.select](runs)]
+        best, data = runs[RULES[self.select](runs)], restarts[0].data
+        if data.graph is None or self.features != "auto" or not self.falls_back:
+            return best
+        rows = self._on_the_rows(data, best)
+        learnt_cut, rows_cut = (
+            data.graph.cut(torch.from_numpy(run.labels).to(data.device), self.n_clusters) for run in (best, rows)
+        )
+        return best if learnt_cut < (CLEARLY_LESS - FEW_ROWS / math.sqrt(len(data))) * rows_cut else rows
+
+    def _on_the_rows(self, data: Data, learnt: Run) -> Run:
+        """What the method gives without a network: k-means on the rows in their units."""
+        with seeded(learnt.seed, data.device):
+            model = self.build_model(networks.build("scaled", data, 0, {}), len(data)).to(data.device)
+            model.place_centers(data, "k-means")
+            model.note(
+                "fallback", "The network's clusters cut no fewer neighbours apart than k-means on the rows: kept that."
+            )
+            return Run.evaluate(model, data, seed=learnt.seed, history=learnt.history, events=model.events)
+
+    def _adopt(self, restarts: list[Restart], best: Run) -> None:
+        """Keep the chosen run; nothing of an earlier fit survives."""
+        runs = [restart.result for restart in restarts if restart.result is not None]
         for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("__")]:
             delattr(self, name)
         self._forget_stream()

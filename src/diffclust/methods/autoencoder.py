@@ -5,7 +5,7 @@ from typing import Any, ClassVar, Literal
 from torch.optim import Optimizer
 
 from ..engine.data import Data
-from ..engine.model import ClusterModel, LayerPretraining, Trainable
+from ..engine.model import ClusterModel, LayerPretraining, NeighbourPretraining, Trainable
 from ..engine.optimizers import make_optimizer
 from ..estimator import networks
 from ..estimator.base import PrototypeClusterer, hyperparameters
@@ -38,10 +38,13 @@ class AutoencoderClusterer(PrototypeClusterer):
         return ClusterLayer(self.n_clusters, autoencoder.embedding_dim, alpha=0.5)
 
     def build_autoencoder(self, data: Data) -> Autoencoder:
-        return networks.build(self.network, data, self.embedding_dim, self.network_options(), self.rescale)
+        neighbours = self._by_neighbours(data.row_shape)
+        return networks.build(
+            self.network, data, self.embedding_dim, self.network_options(), self.rescale, neighbours=neighbours
+        )
 
     def build_optimizer(self, model: Trainable) -> Optimizer | None:
-        if self.own_optimizer and not isinstance(model, ClusterModel):
+        if self.own_optimizer and not isinstance(model, ClusterModel | NeighbourPretraining):
             return make_optimizer(model, "adam", None)
         return super().build_optimizer(model)
 

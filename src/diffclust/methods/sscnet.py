@@ -405,6 +405,8 @@ class SSCNet(PrototypeClusterer):
         for name in ("mnist", "usps", "cifar10")
     }
 
+    learns_by_neighbours: ClassVar[bool] = False  # its dictionary has a graph of its own
+
     def build_autoencoder(self, data: Data) -> Autoencoder:
         kind = self.network
         if kind == "auto":

@@ -23,7 +23,7 @@ from ..engine.data import Batch, Data
 from ..engine.model import ClusterModel, Losses
 from ..estimator.base import PrototypeClusterer, hyperparameters
 from ..estimator.streams import Arrived
-from ..nn.autoencoders import Autoencoder
+from ..nn.autoencoders import Autoencoder, Identity, ScaledRows
 from ..nn.cluster import ClusterLayer, Start
 from ..nn.ops import largest, one_hot
 from ..nn.parallel import total
@@ -192,7 +192,8 @@ class TELL(PrototypeClusterer):
     }
 
     def build_model(self, autoencoder: Autoencoder, n_samples: int) -> TELLModel:
-        sphere = self.network != "identity" if self.sphere == "auto" else self.sphere
+        learnt = not isinstance(autoencoder, Identity | ScaledRows)
+        sphere = learnt if self.sphere == "auto" else self.sphere
         if not sphere and self.center_update != "normalized":
             raise ValueError(f"center_update={self.center_update!r} needs sphere=True.")
         alpha = 1.0 if self.center_update == "normalized" else ALPHA

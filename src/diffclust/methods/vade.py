@@ -149,4 +149,5 @@ class VaDE(AutoencoderClusterer):
 
     def network_options(self) -> dict[str, dict[str, Any]]:
         own = {"dense": {"glorot": True, "variational": True}, "conv": {"variational": True}}
+        own |= {"rows": {"variational": True}}
         return {**super().network_options(), **own}
