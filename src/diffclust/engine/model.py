@@ -1,8 +1,9 @@
 """What a method must say: its loss, its assignment, and what it does at which moment."""
 
+import contextlib
 import itertools
 from abc import ABC, abstractmethod
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from typing import Any, NamedTuple, Self
 
 import torch
@@ -11,10 +12,14 @@ from torch import Tensor, nn
 
 from ..nn.autoencoders import Autoencoder, DenseAutoencoder
 from ..nn.cluster import ClusterLayer, Start
+from ..nn.ops import largest
 from .data import Batch, Data
 from .guard import Guard
 
 Losses = dict[str, Tensor]  # named scalar terms, already weighted; the engine minimises their sum
+
+PLACED_ON = 50_000  # rows at most that first centres are placed on: k-means has no more work with more data
+REVIVED_ON = 1024  # rows, drawn at random, among which a dead centre finds a new place
 
 
 class Event(NamedTuple):
@@ -22,6 +27,14 @@ class Event(NamedTuple):
 
     kind: str
     message: str
+
+
+class Answer(NamedTuple):
+    """Of a batch, in float64."""
+
+    z: Tensor  # (b, d) embeddings
+    logits: Tensor  # (b, k)
+    label: Tensor  # (b,) where the logits are largest
 
 
 class Trainable(nn.Module, ABC):
@@ -44,6 +57,16 @@ class Trainable(nn.Module, ABC):
         """After training: that it was the method's own rule which ended it, and no guard."""
         if self.finished and not any(event.kind == "collapse" for event in self.events):
             self.note("settled", why)
+
+    @contextlib.contextmanager
+    def evaluating(self) -> Iterator[None]:
+        """Inside, the model is in eval mode; afterwards it is in the mode it was in."""
+        was_training = self.training
+        self.eval()
+        try:
+            yield
+        finally:
+            self.train(was_training)
 
     def training_state(self) -> dict[str, Any]:
         """What a checkpoint must hold beside parameters and buffers."""
@@ -110,6 +133,13 @@ class ClusterModel(Trainable):
     def embed(self, x: Tensor) -> Tensor:
         return self.clusters.normalize(self.autoencoder.encode(x).float())
 
+    def answer(self, x: Tensor) -> Answer:
+        """What the fitted estimator says of samples. In float64, since the last bits of narrow float32 products depend
+        on a row's place in the batch."""
+        z = self.embed(x).double()
+        logits = self.clusters.logits(z)
+        return Answer(z, logits, largest(logits))
+
     def assign(self, x: Tensor) -> Tensor:
         """(b, ...) -> (b, k), rows sum to 1: the method's own assignment."""
         return self.clusters.assignment(self.clusters.logits(self.embed(x)))
@@ -155,13 +185,18 @@ class ClusterModel(Trainable):
             self.clusters.place(self.sample_embedding(data), start)
 
     @torch.no_grad()
-    def sample_embedding(self, data: Data, size: int = 50_000) -> Tensor:
+    def sample_embedding(self, data: Data, size: int = PLACED_ON) -> Tensor:
         """Embedded rows in eval mode, at most `size`, for placing centres."""
-        was_training = self.training
-        self.eval()
-        z = data.map(self.embed, data.draw(size))
-        self.train(was_training)
-        return z
+        with self.evaluating():
+            return data.map(self.embed, data.draw(size))
+
+    def revive(self, dead: Tensor, data: Data) -> None:
+        """Move the centres marked in `dead` (k,) to rows that the others serve badly, and say so."""
+        if not bool(dead.any()):
+            return
+        self.clusters.revive_(dead, self.sample_embedding(data, REVIVED_ON))
+        for _ in range(int(dead.sum())):
+            self.note("repaired", "A centre that won no row was moved to a badly served row.")
 
     def train(self, mode: bool = True) -> Self:
         super().train(mode)
