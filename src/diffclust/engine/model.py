@@ -113,11 +113,14 @@ class Trainable(nn.Module, ABC):
 
 
 class ClusterModel(Trainable):
-    """A network with a cluster layer behind it. guarded: it looks after its clusters, and goes back when they die."""
+    """A network with a cluster layer behind it. A method that looks after its clusters sets `guard`.
 
-    def __init__(self, autoencoder: Autoencoder, clusters: ClusterLayer, guarded: bool = False) -> None:
+    By habit a method's model takes its estimator as a third argument, and copies the settings it needs: it keeps no
+    reference, so that changing the estimator later does not change what was fitted."""
+
+    def __init__(self, autoencoder: Autoencoder, clusters: ClusterLayer) -> None:
         super().__init__()
-        self.guard = Guard(self) if guarded else None
+        self.guard: Guard | None = None
         self.autoencoder = autoencoder
         self.clusters = clusters
         self.network_learns = any(parameter.requires_grad for parameter in autoencoder.parameters())
