@@ -4,7 +4,7 @@ import functools
 import hashlib
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sized
+from collections.abc import Callable, Iterator, Sequence, Sized
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from ..nn.neighbours import NeighbourGraph
-from ..nn.parallel import totals
+from ..nn.parallel import batch_mean, totals
 from .distributed import ALONE, Processes
 
 CHUNK = 1024  # rows answered at a time, on a CPU
@@ -28,6 +28,9 @@ FEWEST = 16  # below this, matrix kernels change and a row's last bits would dep
 
 @dataclass(frozen=True)
 class Batch:
+    """Rows of one step. Where several processes share the work, each has a part of them: the mean of a loss is put
+    right by the loop, but whatever else a method takes over the rows it must take by `mean` and `total`."""
+
     x: Tensor  # (b, ...) samples as training sees them: changed at random, where the data are augmented
     clean: Tensor  # the same samples as they are
     index: Tensor  # (b,) their positions in the data set, for methods with per-sample state
@@ -35,6 +38,14 @@ class Batch:
     neighbour: Tensor | None = None  # (b, ...) a neighbour of each sample; None where the batch is all rows,
     near: Tensor | None = None  # (b, m) which of the batch's samples are neighbours of each, then
     far: Tensor | None = None  # (b, s) which of the batch's samples, of all processes, are compared with each
+
+    def mean(self, values: Tensor) -> Tensor:
+        """Over the rows of the whole batch, (b, ...) -> (...)."""
+        return batch_mean(values)
+
+    def total(self, *sums: Tensor) -> Sequence[Tensor]:
+        """Sums over these rows as sums over the whole batch; tensors of one type are exchanged at once."""
+        return totals(*sums)
 
 
 class Rows(ABC, Sized):
@@ -269,6 +280,10 @@ class Data:
         share = (self.slot.stop - self.slot.start) / self.batch_size
         return {name: share * value for name, value in losses.items()}
 
+    def total(self, *sums: Tensor) -> Sequence[Tensor]:
+        """Sums over the rows that this process has seen, as in an epoch, as sums over those of all processes."""
+        return totals(*sums)
+
     def map(self, fn: Callable[[Tensor], Tensor], index: Tensor | None = None) -> Tensor:
         """fn over everything, or over the rows at `index`, in order: a row's result does not depend on the rows
         asked for with it. Processes that share the work all have all results."""
@@ -331,7 +346,7 @@ class Data:
                 zeros += (x == 0).sum(0)
         lows, highs = zip(*self.processes.every((low.cpu(), high.cpu())), strict=True)
         low, high = torch.stack(lows).amin(0), torch.stack(highs).amax(0)
-        total, squares, zeros = totals(total, squares, zeros)
+        total, squares, zeros = self.total(total, squares, zeros)
         mean = total / len(self)
         variance = (squares / len(self) - mean.square()).clamp_min(0)
         return Summary(

@@ -1,8 +1,9 @@
 """What a method must say: its loss, its assignment, and what it does at which moment."""
 
+import contextlib
 import itertools
 from abc import ABC, abstractmethod
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from typing import Any, NamedTuple, Self
 
 import torch
@@ -12,11 +13,15 @@ from torch import Tensor, nn
 from ..nn.autoencoders import Autoencoder, DenseAutoencoder, RowAutoencoder
 from ..nn.cluster import ClusterLayer, Start
 from ..nn.neighbours import neighbour_loss
+from ..nn.ops import largest
 from ..nn.parallel import gathered
 from .data import Batch, Data
 from .guard import Guard
 
 Losses = dict[str, Tensor]  # named scalar terms, already weighted; the engine minimises their sum
+
+PLACED_ON = 50_000  # rows at most that first centres are placed on: k-means has no more work with more data
+REVIVED_ON = 1024  # rows, drawn at random, among which a dead centre finds a new place
 
 
 class Event(NamedTuple):
@@ -24,6 +29,14 @@ class Event(NamedTuple):
 
     kind: str
     message: str
+
+
+class Answer(NamedTuple):
+    """Of a batch, in float64."""
+
+    z: Tensor  # (b, d) embeddings
+    logits: Tensor  # (b, k)
+    label: Tensor  # (b,) where the logits are largest
 
 
 class Trainable(nn.Module, ABC):
@@ -46,6 +59,16 @@ class Trainable(nn.Module, ABC):
         """After training: that it was the method's own rule which ended it, and no guard."""
         if self.finished and not any(event.kind == "collapse" for event in self.events):
             self.note("settled", why)
+
+    @contextlib.contextmanager
+    def evaluating(self) -> Iterator[None]:
+        """Inside, the model is in eval mode; afterwards it is in the mode it was in."""
+        was_training = self.training
+        self.eval()
+        try:
+            yield
+        finally:
+            self.train(was_training)
 
     def training_state(self) -> dict[str, Any]:
         """What a checkpoint must hold beside parameters and buffers."""
@@ -96,11 +119,14 @@ class Trainable(nn.Module, ABC):
 
 
 class ClusterModel(Trainable):
-    """A network with a cluster layer behind it. guarded: it looks after its clusters, and goes back when they die."""
+    """A network with a cluster layer behind it. A method that looks after its clusters sets `guard`.
 
-    def __init__(self, autoencoder: Autoencoder, clusters: ClusterLayer, guarded: bool = False) -> None:
+    By habit a method's model takes its estimator as a third argument, and copies the settings it needs: it keeps no
+    reference, so that changing the estimator later does not change what was fitted."""
+
+    def __init__(self, autoencoder: Autoencoder, clusters: ClusterLayer) -> None:
         super().__init__()
-        self.guard = Guard(self) if guarded else None
+        self.guard: Guard | None = None
         self.autoencoder = autoencoder
         self.clusters = clusters
         self.network_learns = any(parameter.requires_grad for parameter in autoencoder.parameters())
@@ -132,6 +158,13 @@ class ClusterModel(Trainable):
             z, near = self.embed(torch.cat([batch.x, batch.neighbour])).chunk(2)  # type: ignore[list-item]
             near = near[:, None]
         return neighbour_loss(z, near, gathered(z)[batch.far]), z
+
+    def answer(self, x: Tensor) -> Answer:
+        """What the fitted estimator says of samples. In float64, since the last bits of narrow float32 products depend
+        on a row's place in the batch."""
+        z = self.embed(x).double()
+        logits = self.clusters.logits(z)
+        return Answer(z, logits, largest(logits))
 
     def assign(self, x: Tensor) -> Tensor:
         """(b, ...) -> (b, k), rows sum to 1: the method's own assignment."""
@@ -178,13 +211,18 @@ class ClusterModel(Trainable):
             self.clusters.place(self.sample_embedding(data), start)
 
     @torch.no_grad()
-    def sample_embedding(self, data: Data, size: int = 50_000) -> Tensor:
+    def sample_embedding(self, data: Data, size: int = PLACED_ON) -> Tensor:
         """Embedded rows in eval mode, at most `size`, for placing centres."""
-        was_training = self.training
-        self.eval()
-        z = data.map(self.embed, data.draw(size))
-        self.train(was_training)
-        return z
+        with self.evaluating():
+            return data.map(self.embed, data.draw(size))
+
+    def revive(self, dead: Tensor, data: Data) -> None:
+        """Move the centres marked in `dead` (k,) to rows that the others serve badly, and say so."""
+        if not bool(dead.any()):
+            return
+        self.clusters.revive_(dead, self.sample_embedding(data, REVIVED_ON))
+        for _ in range(int(dead.sum())):
+            self.note("repaired", "A centre that won no row was moved to a badly served row.")
 
     def train(self, mode: bool = True) -> Self:
         super().train(mode)

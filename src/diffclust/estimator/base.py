@@ -2,12 +2,11 @@
 
 import functools
 import math
-import numbers
 import os
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -35,22 +34,37 @@ from ..nn.augment import jitter
 from ..nn.autoencoders import Autoencoder
 from ..nn.cluster import Start
 from ..nn.neighbours import NeighbourGraph
-from ..nn.ops import largest
 from ..reading.inputs import Given, read
 from ..saving.onnx import Exportable
 from ..saving.save import save
 from . import networks
 from .explainable import Explainable
+from .knobs import check_knobs, knob
 from .selection import RULES
 from .streams import Online
 
-CLEARLY_LESS = (
-    0.85  # of the edges that k-means on the rows cuts, a network's clusters must cut no more than this share,
-)
-FEW_ROWS = 2.0  # less this over the root of the number of rows: few rows say little
+# A network is kept where its clusters cut fewer edges of the neighbour graph than k-means on the rows: fewer than this
+# share, less FEW_ROWS over the root of the number of rows, since few rows say little.
+CLEARLY_LESS, FEW_ROWS = 0.85, 2.0
 ALL_ROWS = 2048  # up to here a batch is all rows, where the encoder learns by neighbours
 
 hyperparameters = dataclass(kw_only=True, eq=False, repr=False)
+
+AUTO_AUGMENT = 0.5  # augment="auto": strength of the random changes of images
+
+
+def _check_network(network: Any) -> None:
+    if not isinstance(network, (str, nn.Module)):
+        raise TypeError(f"network={network!r} should be a name or a module with encode and decode.")
+
+
+def _check_callbacks(callbacks: Any) -> None:
+    if not isinstance(callbacks, Sequence) or not all(callable(each) for each in callbacks):
+        raise TypeError(f"callbacks={callbacks!r} should be a list of functions of a Progress.")
+
+
+def _check_precision(precision: Any) -> None:
+    choose_precision(precision, torch.device("cpu"))
 
 
 @hyperparameters
@@ -94,31 +108,28 @@ class PrototypeClusterer(
     checkpoint_every: epochs between checkpoints.
     """
 
-    n_clusters: int = field(default=8, kw_only=False)
-    n_init: int = 1
-    select: str = "scatter"
-    network: str | nn.Module = "auto"
-    embedding_dim: int = 10
-    features: Literal["auto", "reconstruction", "neighbours"] = "auto"
-    pretrain_epochs: int | Literal["auto"] = "auto"
-    epochs: int | Literal["auto"] = "auto"
-    batch_size: int | Literal["auto"] = "auto"
-    augment: float | Callable[[Tensor], Tensor] | Literal["auto"] | None = "auto"
-    optimizer: str | Callable[..., Optimizer] = "adam"
-    lr: float | None = None
+    n_clusters: int = knob(8, low=1, kw_only=False)
+    n_init: int = knob(1, low=1)
+    select: str = knob("scatter", choices=RULES)
+    network: str | nn.Module = knob("auto", check=_check_network)
+    embedding_dim: int = knob(10, low=1)
+    features: Literal["auto", "reconstruction", "neighbours"] = knob("auto")
+    pretrain_epochs: int | Literal["auto"] = knob("auto", low=0)
+    epochs: int | Literal["auto"] = knob("auto", low=0)
+    batch_size: int | Literal["auto"] = knob("auto", low=2)  # batch norm needs two rows
+    augment: float | Callable[[Tensor], Tensor] | Literal["auto"] | None = knob("auto", low=0)
+    optimizer: str | Callable[..., Optimizer] = knob("adam", choices=OPTIMIZERS)
+    lr: float | None = knob(None, above=0)
     device: str = "auto"
-    precision: str = "auto"
+    precision: str = knob("auto", check=_check_precision)
     random_state: int | np.random.RandomState | None = None
     verbose: bool | int = False
-    callbacks: Sequence[Callback] = ()
+    callbacks: Sequence[Callback] = knob((), check=_check_callbacks)
     checkpoint: str | os.PathLike[str] | None = None
-    checkpoint_every: int = 10
+    checkpoint_every: int = knob(10, low=1)
 
     papers: ClassVar[dict[str, dict[str, Any]]] = {}
-    choices: ClassVar[dict[str, tuple[Any, ...]]] = {}  # what a method's own knobs may be
-    ranges: ClassVar[dict[str, tuple[float, float]]] = {}
     code: ClassVar[tuple[str, ...]] = ()  # knobs that may be functions, and without which the model means nothing
-    integers: ClassVar[dict[str, int]] = {}  # the method's own whole numbers, with the least each may be
     starts: ClassVar[tuple[str, ...]] = ("k-means", "k-means++", "random")
     indivisible: ClassVar[str] = ""  # why several processes cannot share a fit, where they cannot
     # What "auto" epochs mean, for pretraining and for the method: so many steps, within these limits.
@@ -320,33 +331,32 @@ class PrototypeClusterer(
             return None
         if not images:
             raise ValueError(f"augment={self.augment} needs images; for rows give a callable or None.")
-        return functools.partial(jitter, strength=0.5 if self.augment == "auto" else float(self.augment))
+        return functools.partial(jitter, strength=AUTO_AUGMENT if self.augment == "auto" else float(self.augment))
 
     # ---- answering
 
     def predict(self, X: Any) -> Any:
-        return self._answer(X, lambda z: largest(self.model_.clusters.logits(z)))
+        return self._answer(X, lambda x: self.model_.answer(x).label)
 
     def predict_proba(self, X: Any) -> Any:
         """softmax_j(-|z - Ω_j|² / temperature_): see `temperature_`."""
-        return self._answer(X, self._probabilities)
+        return self._answer(X, lambda x: self._probabilities(self.model_.embed(x).double()))
 
     def predict_in_parts(self, X: Any) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Labels and probabilities, some thousand rows at a time and in order: for answers larger than memory."""
         check_is_fitted(self)
-        data, model = self._ask(read(self, X, fitting=False))
+        data, model = self._ready(read(self, X, fitting=False))
 
         def ask(x: Tensor) -> Tensor:
-            z = model.embed(x).double()
-            label = largest(model.clusters.logits(z))[:, None]
-            return torch.cat([label.double(), self._probabilities(z).double()], dim=1)
+            z, _, label = model.answer(x)
+            return torch.cat([label[:, None].double(), self._probabilities(z).double()], dim=1)
 
         for part in data.parts(ask):
             answers = part.cpu().numpy()
             yield answers[:, 0].astype(np.int64), answers[:, 1:].astype(np.float32)
 
     def transform(self, X: Any) -> Any:
-        return self._answer(X, lambda z: z.float())
+        return self._answer(X, lambda x: self.model_.embed(x))
 
     def inverse_transform(self, Z: Any) -> Any:
         """Embeddings back to samples of the shape `fit` was given."""
@@ -364,17 +374,17 @@ class PrototypeClusterer(
 
     def score(self, X: Any, y: Any = None) -> float:
         """Minus the clustering loss, mean over the rows: larger is better."""
-        losses = self._answer(X, lambda z: self.model_.clustering_loss(z))
+        losses = self._answer(X, lambda x: self.model_.clustering_loss(self.model_.embed(x).double()))
         return -float(losses.mean())
 
     def _answer(self, X: Any, ask: Callable[[Tensor], Tensor]) -> Any:
-        """ask of the embedded rows, in float64: the last bits of narrow float32 products depend on a row's place."""
+        """ask of the samples, with the model where they are and in eval mode; the answers in the form X came in."""
         check_is_fitted(self)
         given = read(self, X, fitting=False)
-        data, model = self._ask(given)
-        return given.give(data.map(lambda x: ask(model.embed(x).double())))
+        data, _ = self._ready(given)
+        return given.give(data.map(ask))
 
-    def _ask(self, given: Given) -> tuple[Data, ClusterModel]:
+    def _ready(self, given: Given) -> tuple[Data, ClusterModel]:
         data, model = Data(given.rows, choose_device(self.device)), self.model_
         # else it is left alone: other threads may be asking it
         if model.training or model.clusters.weight.device != data.device:
@@ -469,46 +479,7 @@ class PrototypeClusterer(
             )
 
     def _check_settings(self) -> None:
-        def integer(name: str, least: int, auto: bool = False) -> None:
-            value = getattr(self, name)
-            if auto and isinstance(value, str) and value == "auto":
-                return
-            if not isinstance(value, numbers.Integral) or isinstance(value, bool):
-                raise TypeError(f"{name}={value!r} should be an integer{' or auto' if auto else ''}.")
-            if value < least:
-                raise ValueError(f"{name}={value} should be >= {least}.")
-
-        integer("n_clusters", 1)
-        integer("n_init", 1)
-        integer("embedding_dim", 1)
-        integer("batch_size", 2, auto=True)
-        integer("pretrain_epochs", 0, auto=True)
-        integer("epochs", 0, auto=True)
-        integer("checkpoint_every", 1)
-        for name, smallest in self.integers.items():
-            integer(name, smallest)
-        if self.select not in RULES:
-            raise ValueError(f"select={self.select!r} should be one of {', '.join(RULES)}.")
-        if not callable(self.optimizer) and self.optimizer not in OPTIMIZERS:
-            raise ValueError(f"optimizer={self.optimizer!r} should be a callable or one of {', '.join(OPTIMIZERS)}.")
-        known = self.augment is None or self.augment == "auto" or callable(self.augment)
-        if not known and not (isinstance(self.augment, numbers.Real) and self.augment >= 0):
-            raise ValueError(f"augment={self.augment!r} should be 'auto', None, a callable or a number >= 0.")
-        if self.lr is not None and not (isinstance(self.lr, numbers.Real) and self.lr > 0):
-            raise ValueError(f"lr={self.lr!r} should be None or a number > 0.")
-        if not isinstance(self.network, (str, nn.Module)):
-            raise TypeError(f"network={self.network!r} should be a name or a module with encode and decode.")
-        if not isinstance(self.callbacks, Sequence) or not all(callable(each) for each in self.callbacks):
-            raise TypeError(f"callbacks={self.callbacks!r} should be a list of functions of a Progress.")
-        choose_precision(self.precision, torch.device("cpu"))
-        for name, allowed in self.choices.items():
-            value = getattr(self, name)
-            if not isinstance(value, (str, bool)) or value not in allowed:
-                raise ValueError(f"{name}={value!r} should be one of {', '.join(map(repr, allowed))}.")
-        for name, (least, most) in self.ranges.items():
-            value = getattr(self, name)
-            if not isinstance(value, numbers.Real) or isinstance(value, bool) or not least <= float(value) <= most:
-                raise ValueError(f"{name}={value!r} should be a number from {least:g} to {most:g}.")
+        check_knobs(self)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -9,6 +9,7 @@ from ..engine.model import ClusterModel, LayerPretraining, NeighbourPretraining,
 from ..engine.optimizers import make_optimizer
 from ..estimator import networks
 from ..estimator.base import PrototypeClusterer, hyperparameters
+from ..estimator.knobs import knob
 from ..estimator.streams import Arrived
 from ..nn.autoencoders import Autoencoder
 from ..nn.cluster import ClusterLayer
@@ -26,12 +27,10 @@ class AutoencoderClusterer(PrototypeClusterer):
     """
 
     init: str | Any = "k-means"
-    layer_epochs: int = 0
+    layer_epochs: int = knob(0, low=0)
     rescale: bool | Literal["mean"] = True
 
-    choices: ClassVar[dict[str, tuple[Any, ...]]] = {"rescale": (True, False, "mean")}
     own_optimizer: ClassVar[bool] = False  # `optimizer` and `lr` are for the clustering alone: Adam pretrains
-    integers: ClassVar[dict[str, int]] = {"layer_epochs": 0}
 
     def build_clusters(self, autoencoder: Autoencoder) -> ClusterLayer:
         # with α = 1/2 the weights W = 2αΩ are the centres themselves, and the optimiser's rate is theirs
