@@ -5,10 +5,11 @@ import pytest
 import torch
 from sklearn.exceptions import ConvergenceWarning
 
+from conftest import train
 from diffclust import SSCNet
 from diffclust.baselines import BASELINES
 from diffclust.engine.data import Batch, Data, TensorRows
-from diffclust.engine.lanes import train
+from diffclust.engine.phase import Phase
 from diffclust.methods.sscnet import CALM, SparseCoding
 from diffclust.metrics import accuracy
 from diffclust.nn import ConvDictionary, DenseAutoencoder, Identity, RowDictionary
@@ -74,7 +75,7 @@ def test_the_blocks_start_as_l_admm_and_learn_to_do_better():
 
     before = objective()
     first = SparseCoding(model)
-    train(first, data, torch.optim.Adam([p for p in first.parameters() if p.requires_grad], 1e-3), epochs=60, phase="a")
+    train([Phase("a", first, data, torch.optim.Adam([p for p in first.parameters() if p.requires_grad], 1e-3), 60)])
     assert objective() < 0.8 * before
 
 

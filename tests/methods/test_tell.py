@@ -7,9 +7,10 @@ import torch.nn.functional as F
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import adjusted_rand_score
 
+from conftest import train
 from diffclust import TELL
 from diffclust.engine.data import Batch, Data, TensorRows
-from diffclust.engine.lanes import train
+from diffclust.engine.phase import Phase
 from diffclust.methods.tell import ALPHA, LAMBDA
 from diffclust.nn import DenseAutoencoder, Identity, lloyd
 
@@ -193,6 +194,6 @@ def test_paper_settings():
 def test_training_needs_no_step_of_the_optimiser_without_a_network(x):
     model = build(Identity((6,)))
     data = Data(TensorRows(x), CPU, 20)
-    history = train(model, data, None, epochs=3, phase="clustering")
+    (history,) = train([Phase("clustering", model, data, None, 3)])
     assert len(history) == 3
     assert set(history[0]) == {"phase", "epoch", "clustering"}
