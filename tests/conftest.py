@@ -78,6 +78,11 @@ def quick_settings(name):
     return {**QUICK, **OWN_STOP.get(name, {})}
 
 
+def ways(name):
+    """The ways a method can train: `joint` or not, or the only one it has."""
+    return (True, False) if "joint" in getattr(diffclust, name).__dataclass_fields__ else (None,)
+
+
 def learns_network_online(model):
     """Whether `partial_fit` of a fitted model takes learn_network=True; a method may refuse to."""
     try:

