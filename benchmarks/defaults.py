@@ -5,7 +5,7 @@
 
 A run that is in the CSV is not repeated, so the work can stop and go on. With `n_init` restarts every restart is a
 row of its own; `chosen` marks the one the label-free rule kept. Labels are used for the scores alone. `--show` prints
-the README's table.
+the table at the top of the results page.
 """
 
 import argparse
@@ -129,7 +129,7 @@ def main() -> None:
     parser.add_argument("--methods", default=",".join(dict.fromkeys(row[1] for row in PLAN)))
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--out", type=Path, default=RESULTS)
-    parser.add_argument("--show", action="store_true", help="only print the README's table of what has been run")
+    parser.add_argument("--show", action="store_true", help="only print the table of what has been run")
     chosen = parser.parse_args()
     if chosen.show:
         print(table(sheet.read(chosen.out)))

@@ -1,9 +1,11 @@
-"""What the README and the examples say runs."""
+"""The code of the README, of two pages of the docs and of the examples runs; the README has the recorded figures."""
 
 import re
 import runpy
+import statistics
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,20 +26,40 @@ def _little_training(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
 
 
-@pytest.mark.parametrize("block", re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL))
-def test_readme_block(block):
-    names: dict[str, object] = {}
-    exec(block, names)
-    if "assignments" in names:
-        assert names["assignments"].shape == (500, 5)
-        assert names["clusters"].weight.grad.abs().sum() > 0
-        assert names["encoder"][0].weight.grad.abs().sum() > 0
-    elif "why" in names:
-        assert names["why"].cluster == names["model"].labels_[0]
-        assert Path("report.html").stat().st_size > 1e6
-    else:
-        assert names["pictures"].shape == (10, 8, 8)
-        assert (names["same"].predict(names["X"]) == names["model"].labels_).all()
+def code(path: str) -> str:
+    """The first Python block of a page."""
+    return re.findall(r"```python\n(.*?)```", (ROOT / path).read_text(), re.DOTALL)[0]
+
+
+def run(path: str) -> dict[str, Any]:
+    names: dict[str, Any] = {}
+    exec(code(path), names)
+    return names
+
+
+def test_readme_code():
+    names = run("README.md")
+    assert names["pictures"].shape == (10, 8, 8)
+    assert (names["same"].predict(names["X"]) == names["model"].labels_).all()
+
+
+def test_the_readme_has_one_block_of_about_ten_lines():
+    text = (ROOT / "README.md").read_text()
+    assert text.count("```python") == 1
+    assert len([line for line in code("README.md").splitlines() if line]) <= 11
+
+
+def test_code_of_the_page_on_explanations():
+    names = run("docs/explain.head.md")
+    assert names["why"].cluster == names["model"].labels_[0]
+    assert Path("report.html").stat().st_size > 1e6
+
+
+def test_code_of_the_page_on_layers():
+    names = run("docs/layers.md")
+    assert names["assignments"].shape == (500, 5)
+    assert names["clusters"].weight.grad.abs().sum() > 0
+    assert names["encoder"][0].weight.grad.abs().sum() > 0
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.stem)
@@ -47,9 +69,44 @@ def test_example(path, capsys, monkeypatch):
     assert capsys.readouterr().out
 
 
-def test_the_table_of_defaults_is_the_recorded_one(monkeypatch):
+@pytest.fixture
+def recorded(monkeypatch):
+    """Accuracy of recorded runs that have these values: their mean, and the number of seeds in brackets."""
     monkeypatch.syspath_prepend(ROOT / "benchmarks")
-    import defaults
     import sheet
 
-    assert defaults.table(sheet.read(defaults.RESULTS)) in (ROOT / "README.md").read_text()
+    def mean(file: str, **values: str) -> str:
+        runs = sheet.read(ROOT / "benchmarks" / "results" / file)
+        found = [float(run["acc"]) for run in runs if values.items() <= run.items()]
+        return f"{statistics.mean(found):.1f} ({len(found)})"
+
+    return mean
+
+
+def test_figures_of_the_readme_are_the_recorded_ones(recorded):
+    text = " ".join((ROOT / "README.md").read_text().split())
+    for data in ("digits", "usps", "pendigits"):
+        kmeans, tell = (recorded("defaults.csv", data=data, method=name, restart="0") for name in ("kmeans", "tell"))
+        assert f"k-means {kmeans}, TELL {tell}" in text
+    kmeans = recorded("tell-table5.csv", method="kmeans", settings='{"n_clusters": 10}')
+    tell = recorded("precision.csv", data="mnist", method="TELL", precision="bf16")
+    assert f"k-means {kmeans}, TELL {tell}" in text
+    long_runs = recorded("tell-table1.csv", data="mnist", method="tell")
+    assert long_runs.endswith(" (5)")
+    assert f"average {long_runs.split()[0]} (paper" in text
+
+
+def test_files_named_in_the_readme_exist():
+    links = re.findall(r"\]\(([^)#]+)\)", (ROOT / "README.md").read_text())
+    assert [link for link in links if not (ROOT / link).exists()] == []
+
+
+def test_the_list_of_benchmarks_is_whole():
+    text = (ROOT / "benchmarks" / "README.md").read_text()
+    scripts = [path.name for path in (ROOT / "benchmarks").glob("*.py")]
+    assert [name for name in scripts if f"`{name}`" not in text] == []
+    files = {path.name for path in (ROOT / "benchmarks" / "results").glob("*.csv")}
+    named = set(re.findall(r"`([a-z_]+\.csv)`", text))
+    papers = tuple(re.findall(r"`([a-z-]+-)\*\.csv`", text))
+    assert named <= files
+    assert [name for name in files - named if not name.startswith(papers)] == []

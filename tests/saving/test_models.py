@@ -338,3 +338,24 @@ def test_a_users_module_is_not_taken_over(blobs, tmp_path):
     diffclust.TELL(3, pretrain_epochs=2, epochs=2).fit(blobs[0]).save(tmp_path / "dense")
     with pytest.raises(ValueError, match="no module is needed"):
         diffclust.load(tmp_path / "dense", network=mine)
+
+
+class Narrower(diffclust.nn.DenseAutoencoder):
+    """One of our networks, made one's own."""
+
+    def __init__(self, input_shape=(6,)):
+        super().__init__(input_shape, 4, hidden=(8,))
+
+
+def test_a_network_derived_from_ours_is_asked_for_again(blobs, tmp_path):
+    model = diffclust.TELL(3, network=Narrower(), pretrain_epochs=2, epochs=2, device="cpu").fit(blobs[0])
+    model.save(tmp_path / "m")
+    with pytest.raises(ValueError, match=r"own \(Narrower\): give one as load"):
+        diffclust.load(tmp_path / "m")
+    with pytest.raises(ValueError, match=r"fitted on samples \(6,\), your network takes \(5,\)"):
+        diffclust.load(tmp_path / "m", network=Narrower((5,)))
+    again = diffclust.load(tmp_path / "m", network=Narrower())
+    assert type(again.model_.autoencoder) is Narrower
+    assert (again.predict(blobs[0]) == model.labels_).all()
+    again.save(tmp_path / "n")
+    assert (diffclust.load(tmp_path / "n", network=Narrower()).predict(blobs[0]) == model.labels_).all()

@@ -1,1 +1,25 @@
-"""The only training loop, and everything a method file must never mention."""
+"""The only training loop, and everything a method file must never mention.
+
+A fit reads downwards: `estimator.fit` builds restarts, `loop.train` runs them epoch by epoch, a step is `Phase.step`.
+
+    model.py        what a method says: a loss, an assignment, and hooks around a step
+    data.py         samples on the device or streamed, a batch at a time
+    phase.py        one phase of training: start, epochs of steps, finish
+    restart.py      one run of a fit: its phases, its random numbers, its entry in the checkpoint
+    loop.py         train(): restarts to their results
+    run.py          a finished restart, measured without labels
+    checkpoint.py   the state of a fit in a folder, so that a killed one goes on exactly
+    guard.py        against clusters that die while the loss falls
+    distributed.py  several processes that share a fit
+    runtime.py      device, precision, borrowed random numbers
+    optimizers.py   the optimisers by name
+    accelerate/     steps as CUDA graphs, runs stacked into one, fused kernels
+
+Words of our own:
+
+    restart         a run of a fit from a seed of its own; `n_init` of them, of which one is kept
+    phase           a part of a restart with one loss: pretraining, clustering
+    graph_key       whatever a step depends on beside tensors; each value gets a CUDA graph of its own
+    stack_key       models of one key differ in numbers alone, so that `torch.vmap` can take their steps together
+    event           something the user should know about a run: a repair, a collapse, an interruption
+"""

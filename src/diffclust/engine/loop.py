@@ -5,10 +5,8 @@ from collections.abc import Hashable, Sequence
 
 from .accelerate.capture import Steps
 from .restart import Job, Restart
-from .runtime import learning
 
 
-@learning()
 def train(restarts: Sequence[Restart]) -> None:
     """Every restart to its result, those that may run side by side an epoch at a time. What a restart gives does not
     depend on the others.

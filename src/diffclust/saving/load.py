@@ -81,4 +81,10 @@ def _network(saved: dict[str, Any], module: nn.Module | None) -> Autoencoder:
         raise ValueError(
             f"it was fitted with a module of your own ({saved['module']}): give one as load(..., network=...)"
         )
-    return Wrapped(copy.deepcopy(module), config["input_shape"], config["embedding_dim"])
+    if not isinstance(module, Autoencoder):
+        return Wrapped(copy.deepcopy(module), config["input_shape"], config["embedding_dim"])
+    if list(module.input_shape) != config["input_shape"]:
+        raise ValueError(
+            f"it was fitted on samples {tuple(config['input_shape'])}, your network takes {module.input_shape}"
+        )
+    return copy.deepcopy(module)

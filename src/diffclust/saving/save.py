@@ -65,6 +65,7 @@ def save(estimator: Any, folder: str | os.PathLike[str]) -> None:
             not_saved.append(knob.name)
     network = estimator.model_.autoencoder
     kind = next((kind for kind, cls in NETWORKS.items() if type(network) is cls), None)
+    own = network.module if isinstance(network, Wrapped) else network
     settings = {
         "format": FORMAT,
         "diffclust": __version__,
@@ -76,7 +77,7 @@ def save(estimator: Any, folder: str | os.PathLike[str]) -> None:
         "not_saved": not_saved,
         "network": {
             "kind": kind,
-            "module": type(network.module).__name__ if isinstance(network, Wrapped) else None,
+            "module": type(own).__name__ if kind is None else None,
             "config": network.config,
         },
         "shape": asdict(estimator.shape_),
