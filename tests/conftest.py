@@ -1,4 +1,6 @@
+import inspect
 import os
+import warnings
 from dataclasses import fields
 
 import pytest
@@ -9,12 +11,16 @@ import diffclust
 from diffclust.engine.accelerate.capture import Steps
 from diffclust.engine.runtime import Randomness
 from diffclust.methods import METHODS
+from diffclust.nn.autoencoders import ConvAutoencoder, DenseAutoencoder, PoolingAutoencoder
 
 torch.set_num_threads(1)
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"  # kernels run on the CPU then, slowly; read when Triton is first imported
 
 ESTIMATORS = [method.estimator for method in METHODS]
+# What the base class promises is tried on two methods: one that learns online and takes turns, and one with a rate,
+# figures, a state, an assignment and a pretraining of its own. `@two_methods` above a test that asks for `method`.
+two_methods = pytest.mark.parametrize("method", ["TELL", "CrossMetric"], indirect=True)
 QUICK = {"pretrain_epochs": 3, "epochs": 4, "random_state": 0, "device": "cpu"}
 # rules by which a method ends early: off, where tests count epochs
 OWN_STOP = {
@@ -23,6 +29,27 @@ OWN_STOP = {
     "CrossMetric": {"tolerance": 0, "repair": False},
     "VaDE": {"repair": False},
 }
+
+
+# The networks' usual widths, and those the tests train: size is rarely the point, and time is. `@pytest.mark.full_size`
+# above a test that needs the usual ones. Other processes have the usual ones.
+NARROW = {
+    DenseAutoencoder: {"hidden": (64, 32, 64)},
+    ConvAutoencoder: {"hidden": 64},
+    PoolingAutoencoder: {"hidden": 64},
+}
+USUAL = {network: network.__init__.__defaults__ for network in NARROW}
+
+
+def _narrow():
+    for network, widths in NARROW.items():
+        parameters = inspect.signature(network.__init__).parameters.values()
+        network.__init__.__defaults__ = tuple(
+            widths.get(p.name, p.default) for p in parameters if p.default is not p.empty
+        )
+
+
+_narrow()
 
 
 def train(phases, seeds=(0,), *, capture=None, stack=None):
@@ -51,6 +78,19 @@ def quick_settings(name):
     return {**QUICK, **OWN_STOP.get(name, {})}
 
 
+def ways(name):
+    """The ways a method can train: `joint` or not, or the only one it has."""
+    return (True, False) if "joint" in getattr(diffclust, name).__dataclass_fields__ else (None,)
+
+
+def learns_network_online(model):
+    """Whether `partial_fit` of a fitted model takes learn_network=True; a method may refuse to."""
+    try:
+        return bool(model.online_learner(model.model_))
+    except ValueError:
+        return False
+
+
 def pytest_collection_modifyitems(items):
     if not torch.cuda.is_available():
         for item in items:
@@ -61,6 +101,17 @@ def pytest_collection_modifyitems(items):
 @pytest.fixture(autouse=True)
 def _seed():
     torch.manual_seed(0)
+
+
+@pytest.fixture(autouse=True)
+def _size(request):
+    if request.node.get_closest_marker("full_size") is None:
+        yield
+        return
+    for network, defaults in USUAL.items():
+        network.__init__.__defaults__ = defaults
+    yield
+    _narrow()
 
 
 @pytest.fixture(params=ESTIMATORS)
@@ -81,6 +132,21 @@ def quick(method):
         return method(n_clusters, **{**quick_settings(method.__name__), **settings})
 
     return build
+
+
+@pytest.fixture(scope="session")
+def _fits():
+    return {}
+
+
+@pytest.fixture
+def fitted(method, digits, _fits):
+    """A model of every method, fitted to images of four digits: one for all tests, which leave it as it is."""
+    if method not in _fits:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            _fits[method] = method(4, **quick_settings(method.__name__)).fit(digits[0])
+    return _fits[method]
 
 
 @pytest.fixture(scope="session")

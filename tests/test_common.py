@@ -1,6 +1,7 @@
 """What every method promises, whoever wrote it: scikit-learn's own checks, then the product's contract."""
 
 import contextlib
+import copy
 import pickle
 import warnings
 
@@ -21,33 +22,26 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 import diffclust
-from conftest import ESTIMATORS, quick_settings
+from conftest import ESTIMATORS, learns_network_online, quick_settings, two_methods
 from diffclust.engine.data import ArrayRows
-from diffclust.nn.autoencoders import NETWORKS, DenseAutoencoder
 from diffclust.reading.inputs import read
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-
-
-class Narrow(DenseAutoencoder):
-    """The dense network with fewer units: what is promised here does not depend on them, and time does."""
-
-    def __init__(self, input_shape, embedding_dim=10, output="linear", hidden=(100, 100), **options):
-        super().__init__(input_shape, embedding_dim, output, hidden, **options)
-
-
-@pytest.fixture(autouse=True)
-def _narrow(monkeypatch):
-    monkeypatch.setitem(NETWORKS, "dense", Narrow)
 
 
 CLASSIFIER = "this check takes every estimator with predict_proba for a classifier and reads its classifier tags"
 EXPECTED_FAILURES = {"check_estimator_sparse_array": CLASSIFIER, "check_estimator_sparse_matrix": CLASSIFIER}
 
 
+def least(method):
+    """As little training as there is: the checks fit some hundred times."""
+    init = {"init": "random"} if "init" in method.__dataclass_fields__ else {}
+    return method(3, pretrain_epochs=1, epochs=1, device="cpu", **init)
+
+
 @pytest.mark.filterwarnings("ignore:.*check_array_api_input")  # skips itself unless SCIPY_ARRAY_API is set
 @parametrize_with_checks(
-    [getattr(diffclust, name)(3, pretrain_epochs=2, epochs=2, device="cpu") for name in ESTIMATORS],
+    [least(getattr(diffclust, name)) for name in ESTIMATORS],
     expected_failed_checks=lambda estimator: EXPECTED_FAILURES,
     xfail_strict=True,
 )
@@ -57,6 +51,19 @@ def test_scikit_learn_checks(estimator, check):
 
 def test_public_names_exist():
     assert all(getattr(diffclust, name) is not None for name in diffclust.__all__)
+
+
+@pytest.fixture(scope="module")
+def _fits_to_rows():
+    return {}
+
+
+@pytest.fixture
+def fitted_rows(method, quick, blobs, _fits_to_rows):
+    """A model fitted to rows: one for all tests, which leave it as it is."""
+    if method not in _fits_to_rows:
+        _fits_to_rows[method] = quick().fit(blobs[0])
+    return _fits_to_rows[method]
 
 
 # ---- learning
@@ -72,23 +79,31 @@ def float64_by_default():
         torch.set_default_dtype(torch.float32)
 
 
+@pytest.fixture(scope="module")
+def unmoved():
+    """What was learnt in none of torch's modes, by method and network."""
+    return {}
+
+
 @pytest.mark.parametrize("network", ["dense", "identity"])
-@pytest.mark.parametrize("within", [float64_by_default, torch.no_grad, torch.inference_mode])
-def test_torchs_modes_change_nothing(quick, blobs, tmp_path, within, network):
+@pytest.mark.parametrize("within", [float64_by_default, torch.inference_mode])  # the latter is a stricter no_grad
+def test_torchs_modes_change_nothing(method, quick, blobs, tmp_path, unmoved, within, network):
     X = blobs[0][:60]
 
     def learn(model):
         model.fit(X)
         if hasattr(model, "partial_fit"):
             model.partial_fit(X[:20])
-            if network == "dense" and type(model).__name__ != "SSCNet":
+            if network == "dense" and learns_network_online(model):
                 model.partial_fit(X[20:40], learn_network=True)
         return model
 
     def settings():
         return quick(network=network, pretrain_epochs=2, epochs=2)
 
-    expected = learn(settings())
+    if (method, network) not in unmoved:
+        unmoved[method, network] = learn(settings())
+    expected = copy.deepcopy(unmoved[method, network])
     with within():
         before = torch.is_grad_enabled(), torch.is_inference_mode_enabled()
         model = learn(settings())
@@ -117,9 +132,9 @@ def test_finds_blobs_without_a_network(quick, blobs):
     assert adjusted_rand_score(y, quick(network="identity", epochs=20).fit_predict(X)) > 0.95
 
 
-def test_fitted_attributes(quick, digits):
+def test_fitted_attributes(fitted, digits):
     images, _ = digits
-    model = quick(4).fit(images)
+    model = fitted
     assert model.labels_.shape == (200,)
     assert model.cluster_centers_.shape == (4, 10)
     assert model.n_iter_ == 4
@@ -139,23 +154,24 @@ def test_fitted_attributes(quick, digits):
     assert torch.allclose(assigned.sum(1), torch.ones(200))
 
 
-def test_one_answer(quick, digits):
+def test_one_answer(fitted, digits):
     images, _ = digits
-    model = quick(4).fit(images)
+    model = fitted
     probabilities = model.predict_proba(images)
     assert (model.predict(images) == model.labels_).all()
     assert (probabilities.argmax(1) == model.labels_).all()
     assert np.allclose(probabilities.sum(1), 1, atol=1e-6)
 
 
-def test_same_seed_same_labels(quick, digits):
+def test_same_seed_same_labels(quick, fitted, digits):
     images, _ = digits
-    first, second = quick(4).fit(images), quick(4).fit(images)
+    first, second = fitted, quick(4).fit(images)
     assert (first.labels_ == second.labels_).all()
     assert (first.transform(images) == second.transform(images)).all()
     assert (quick(4, random_state=1).fit(images).transform(images) != first.transform(images)).any()
 
 
+@two_methods
 @pytest.mark.parametrize("random_state", [None, 0])
 def test_callers_random_state_is_untouched(quick, digits, random_state):
     torch_before, numpy_before = torch.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
@@ -164,9 +180,9 @@ def test_callers_random_state_is_untouched(quick, digits, random_state):
     assert (np.random.get_state()[1] == numpy_before).all()  # noqa: NPY002
 
 
-def test_an_answer_does_not_depend_on_its_company(quick, digits):
+def test_an_answer_does_not_depend_on_its_company(fitted, digits):
     images, _ = digits
-    model = quick(4).fit(images)
+    model = copy.deepcopy(fitted)
     probabilities = model.predict_proba(images)
     for rows in ([7], [199], list(range(5)), list(range(0, 200, 3)), list(range(199, -1, -1))):
         assert (model.predict(images[rows]) == model.labels_[rows]).all()
@@ -175,6 +191,7 @@ def test_an_answer_does_not_depend_on_its_company(quick, digits):
     assert (model.predict(images) == model.labels_).all()
 
 
+@two_methods
 def test_a_second_fit_forgets_the_first(quick, blobs, digits):
     model = quick(4).fit(pd.DataFrame(blobs[0]).add_prefix("c"))
     assert list(model.feature_names_in_) == [f"c{i}" for i in range(6)]
@@ -183,15 +200,15 @@ def test_a_second_fit_forgets_the_first(quick, blobs, digits):
     assert model.labels_.shape == (200,)
 
 
-def test_restarts_are_kept_and_the_rule_chooses(quick, digits):
+@two_methods
+def test_restarts_are_kept_and_the_rule_chooses(quick, fitted, digits):
     images, _ = digits
     model = quick(4, n_init=3, select="loss").fit(images)
     losses = [run["clustering_loss"] for run in model.runs_]
     assert model.clustering_loss_ == min(losses)
     assert (model.labels_ == model.runs_[int(np.argmin(losses))]["labels"]).all()
     assert len(set(losses)) == 3
-    alone = quick(4).fit(images)
-    assert (alone.labels_ == model.runs_[0]["labels"]).all()  # a restart gives what it would give alone
+    assert (fitted.labels_ == model.runs_[0]["labels"]).all()  # a restart gives what it would give alone
 
 
 def test_zero_epochs_is_pretraining_and_start(quick, digits):
@@ -200,6 +217,7 @@ def test_zero_epochs_is_pretraining_and_start(quick, digits):
     assert (model.predict(digits[0]) == model.labels_).all()
 
 
+@two_methods
 def test_callbacks_watch_and_stop(quick, digits):
     seen = []
 
@@ -212,6 +230,7 @@ def test_callbacks_watch_and_stop(quick, digits):
     assert model.n_iter_ == 2
 
 
+@two_methods
 def test_scikit_learn_callbacks_watch_and_stop(quick, digits):
     class Watch:
         def __init__(self):
@@ -239,6 +258,7 @@ def test_scikit_learn_callbacks_watch_and_stop(quick, digits):
     assert model.n_iter_ == 1
 
 
+@two_methods
 @pytest.mark.parametrize("verbose", [True, False])
 def test_progress_bar(quick, digits, verbose, capsys):
     quick(4, verbose=verbose).fit(digits[0])
@@ -249,6 +269,7 @@ def test_progress_bar(quick, digits, verbose, capsys):
 # ---- inputs and outputs
 
 
+@two_methods
 def test_kinds_of_rows_agree(quick, blobs, tmp_path):
     X = blobs[0].astype(np.float32)
     model = quick().fit(X)
@@ -272,8 +293,9 @@ def test_kinds_of_rows_agree(quick, blobs, tmp_path):
             assert (quick().fit(kind).labels_ == expected).all(), name
 
 
+@two_methods
 def test_kinds_of_images_agree(quick, digits, tmp_path):
-    images = (digits[0] * 255).round().astype(np.uint8)
+    images = (digits[0][:80] * 255).round().astype(np.uint8)
     expected = quick(4).fit(images).labels_
     mapped = np.memmap(tmp_path / "x", dtype="uint8", mode="w+", shape=images.shape)
     mapped[:] = images
@@ -301,6 +323,7 @@ def test_colour_images_keep_their_layout(quick):
     assert (first.labels_ == model.labels_).all()
 
 
+@two_methods
 def test_tensor_in_tensor_out(quick, blobs):
     X = torch.from_numpy(blobs[0])
     model = quick().fit(X)
@@ -315,10 +338,11 @@ def test_units_do_not_matter(quick, blobs):
     """Blobs in metres or in millimetres, far from the origin or near it: the same clusters."""
     X, y = blobs
     unit = (X - X.min()) / (X.max() - X.min())
-    for scaled in (X * 1000, X * 1e-9, X + 1e4, unit, unit * 1e-3, 0.5 + unit * 1e-3):
+    for scaled in (X * 1e-9, X + 1e4, 0.5 + unit * 1e-3):
         assert adjusted_rand_score(y, quick(pretrain_epochs=40, epochs=20).fit_predict(scaled)) > 0.95
 
 
+@two_methods
 def test_pandas_out_pipeline_and_grid_search(quick, blobs):
     frame = pd.DataFrame(blobs[0]).add_prefix("c")
     estimator = quick(embedding_dim=4)
@@ -330,10 +354,10 @@ def test_pandas_out_pipeline_and_grid_search(quick, blobs):
     assert set(search.cv_results_["param_n_clusters"]) == {2, 3}
 
 
-def test_clone_and_pickle(quick, blobs):
-    model = quick().fit(blobs[0])
+def test_clone_and_pickle(fitted, digits):
+    model = fitted
     again = pickle.loads(pickle.dumps(model))
-    assert (again.predict(blobs[0]) == model.labels_).all()
+    assert (again.predict(digits[0]) == model.labels_).all()
     assert clone(model).get_params() == model.get_params()
 
 
@@ -443,14 +467,15 @@ BAD_INPUT = {
 }
 
 
+@two_methods
 @pytest.mark.parametrize("kind", BAD_INPUT)
-def test_bad_input_is_named_and_leaves_the_estimator_as_it_was(quick, blobs, kind):
+def test_bad_input_is_named_and_leaves_the_estimator_as_it_was(quick, fitted_rows, kind):
     X, message = BAD_INPUT[kind]
     model = quick()
     with pytest.raises((ValueError, TypeError), match=message):
         model.fit(X)
     assert not [name for name in vars(model) if name.endswith("_")]
-    model.fit(blobs[0])
+    model = copy.copy(fitted_rows)
     before = dict(vars(model))
     with pytest.raises((ValueError, TypeError)):
         model.fit(X)
@@ -458,8 +483,9 @@ def test_bad_input_is_named_and_leaves_the_estimator_as_it_was(quick, blobs, kin
     assert all(vars(model)[name] is before[name] for name in before)
 
 
-def test_bad_width_at_predict(quick, blobs, digits):
-    model = quick().fit(blobs[0])
+@two_methods
+def test_bad_width_at_predict(fitted_rows, blobs, digits):
+    model = fitted_rows
     for answer in (model.predict, model.predict_proba, model.transform, model.score):
         with pytest.raises(ValueError, match=r"5 features.*expecting 6"):
             answer(blobs[0][:, :5])
@@ -471,8 +497,9 @@ def test_bad_width_at_predict(quick, blobs, digits):
         model.inverse_transform(np.zeros((2, 3)))
 
 
-def test_a_single_image_is_named(quick, digits):
-    model = quick(4).fit(digits[0])
+@two_methods
+def test_a_single_image_is_named(fitted, digits):
+    model = fitted
     for image in (digits[0][0], torch.as_tensor(digits[0][0])):
         with pytest.raises(ValueError, match=r"\(8, 8\), which is one image: give several, or X\[None\]"):
             model.predict(image)
@@ -513,6 +540,7 @@ def test_bad_settings_are_named(method, quick, blobs, knob):
         assert not hasattr(model, "labels_")
 
 
+@two_methods
 def test_answers_need_a_fit(quick, blobs):
     for name in ("predict", "predict_proba", "transform", "score", "inverse_transform"):
         with pytest.raises(NotFittedError):
@@ -528,6 +556,7 @@ def test_constant_data_are_survived_and_reported(quick, shape):
     assert model.diagnostics_["collapsed"]
 
 
+@two_methods
 def test_a_constant_column_changes_nothing_much(quick, blobs):
     X, y = blobs
     X = np.column_stack([X, np.full(len(X), 7.0)])
@@ -546,7 +575,7 @@ def test_a_loss_that_is_not_finite_is_reported_and_undone(quick, blobs):
 
 
 @pytest.fixture(scope="module", params=ESTIMATORS)
-def fitted(request, blobs):
+def fitted_to_rows(request, blobs):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return getattr(diffclust, request.param)(3, **quick_settings(request.param)).fit(blobs[0])
@@ -557,18 +586,18 @@ values = st.floats(-1e4, 1e4, width=32)
 
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.lists(values, min_size=6, max_size=6), min_size=1, max_size=20))
-def test_probabilities_sum_to_one_for_any_rows(fitted, rows):
-    probabilities = fitted.predict_proba(np.array(rows))
+def test_probabilities_sum_to_one_for_any_rows(fitted_to_rows, rows):
+    probabilities = fitted_to_rows.predict_proba(np.array(rows))
     assert np.allclose(probabilities.sum(1), 1, atol=1e-5)
     assert (probabilities >= 0).all()
 
 
 @settings(max_examples=10, deadline=None)
 @given(st.permutations(range(3)))
-def test_permuting_the_centres_permutes_the_columns(fitted, blobs, order):
+def test_permuting_the_centres_permutes_the_columns(fitted_to_rows, blobs, order):
     order = list(order)
-    before = fitted.predict_proba(blobs[0])
-    permuted = pickle.loads(pickle.dumps(fitted))
+    before = fitted_to_rows.predict_proba(blobs[0])
+    permuted = pickle.loads(pickle.dumps(fitted_to_rows))
     with torch.no_grad():
         for weights in permuted.model_.clusters.parameters():
             weights.copy_(weights[order])
@@ -606,6 +635,7 @@ def test_the_restart_rules_do_what_they_say():
     assert RULES["agreement"]([dead, dead]) == 0
 
 
+@two_methods
 def test_a_memory_map_is_read_in_batches(quick, tmp_path):
     mapped = np.memmap(tmp_path / "x", dtype="float32", mode="w+", shape=(40, 5))
     mapped[:] = np.random.default_rng(0).random((40, 5))
@@ -615,6 +645,7 @@ def test_a_memory_map_is_read_in_batches(quick, tmp_path):
     assert read(quick(), frozen, fitting=True).rows.take(torch.arange(3)).dtype == torch.uint8
 
 
+@two_methods
 def test_a_users_array_is_never_changed(quick, blobs):
     X = blobs[0].astype(np.float32)
     before = X.copy()
@@ -622,8 +653,9 @@ def test_a_users_array_is_never_changed(quick, blobs):
     assert (before == X).all()
 
 
-def test_values_too_large_are_refused_and_change_nothing(quick, blobs):
-    model = quick().fit(blobs[0])
+@two_methods
+def test_values_too_large_are_refused_and_change_nothing(fitted_rows, blobs):
+    model = fitted_rows
     centers = model.cluster_centers_.copy()
     for huge in (np.full((2, 6), 1e300), torch.full((2, 6), 1e300, dtype=torch.float64)):
         for answer in (model.predict, model.predict_proba):
@@ -632,6 +664,7 @@ def test_values_too_large_are_refused_and_change_nothing(quick, blobs):
     assert (model.cluster_centers_ == centers).all()
 
 
+@two_methods
 def test_sparse_rows_are_made_dense_in_small_blocks(quick, monkeypatch):
     from diffclust.engine.data import SparseRows
 
@@ -642,6 +675,7 @@ def test_sparse_rows_are_made_dense_in_small_blocks(quick, monkeypatch):
     assert max(seen) <= 1024
 
 
+@two_methods
 def test_decoding_takes_what_transform_gives(quick, blobs):
     model = quick().fit(blobs[0]).set_output(transform="pandas")
     embedded = model.transform(blobs[0])
@@ -680,6 +714,7 @@ def test_identity_takes_the_features_as_they_are():
     assert np.allclose(np.sort(decoded[:, 0]), [1, 5, 10], atol=0.2)
 
 
+@two_methods
 def test_integer_datasets_are_scaled_as_arrays_are(quick, digits):
     images = (digits[0] * 255).round().astype(np.int64)
     model = quick(4).fit(images)

@@ -17,6 +17,7 @@ from sklearn.exceptions import ConvergenceWarning
 from torch import nn
 
 import diffclust
+from conftest import ESTIMATORS, two_methods, ways
 from diffclust import TELL
 from diffclust.callbacks import StopWhenLabelsSettle
 from diffclust.engine.checkpoint import CheckpointFolder, describe, pack, unpack
@@ -63,21 +64,17 @@ def undisturbed():
     return {}
 
 
-@pytest.mark.parametrize(
-    "moment",
-    [(0, "pretraining", 0), (0, "pretraining", 3), (0, "clustering", 2), (1, "pretraining", 1), (1, "clustering", 3)],
-)
-@pytest.mark.parametrize("joint", [True, False])
+FIRST = [(0, "pretraining", 0), (0, "pretraining", 3), (0, "clustering", 2), (1, "pretraining", 1)]
+LAST = (1, "clustering", 3)
+# the moments are the engine's business, tried with one method; the last needs all that a method remembers
+KILLS = [*((name, joint, LAST) for name in ESTIMATORS for joint in ways(name)), *(("TELL", True, m) for m in FIRST)]
+
+
+@pytest.mark.parametrize(("method", "joint", "moment"), KILLS, indirect=["method"])
 def test_a_killed_fit_ends_with_the_labels_it_would_have_had(
     method, quick, digits, undisturbed, tmp_path, moment, joint
 ):
-    if method.__name__ not in ("TELL", "KMeansNet") and moment != (1, "clustering", 3):
-        pytest.skip("the engine's business, tried with two methods; the last moment needs all a method remembers")
-    settings = {"pretrain_epochs": 4, "epochs": 5, "n_init": 2}
-    if "joint" in method.__dataclass_fields__:
-        settings["joint"] = joint
-    elif not joint:
-        pytest.skip(f"{method.__name__} has one way to train")
+    settings = {"pretrain_epochs": 4, "epochs": 5, "n_init": 2, **({} if joint is None else {"joint": joint})}
     if (method, joint) not in undisturbed:
         undisturbed[method, joint] = quick(4, **settings).fit(digits[0])
     whole = undisturbed[method, joint]
@@ -93,6 +90,7 @@ def test_a_killed_fit_ends_with_the_labels_it_would_have_had(
     assert not list(tmp_path.iterdir())  # nothing is left to go on with
 
 
+@two_methods
 def test_without_a_seed_the_seeds_are_kept(quick, blobs, tmp_path):
     model = quick(random_state=None, checkpoint=tmp_path, checkpoint_every=1, callbacks=[killer(0, "clustering", 1)])
     with pytest.raises(Killed):
@@ -126,8 +124,8 @@ def interrupted(quick, X, folder, **settings):
     return model
 
 
-def test_a_damaged_checkpoint_is_passed_over(quick, digits, tmp_path):
-    whole = quick(4).fit(digits[0])
+@two_methods
+def test_a_damaged_checkpoint_is_passed_over(quick, fitted, digits, tmp_path):
     model = interrupted(quick, digits[0], tmp_path)
     newest = CheckpointFolder(tmp_path).files()[0]
     blob = bytearray(newest.read_bytes())
@@ -135,19 +133,20 @@ def test_a_damaged_checkpoint_is_passed_over(quick, digits, tmp_path):
     newest.write_bytes(bytes(blob))
     with pytest.warns(UserWarning, match=f"{newest.name} is damaged"):
         model.fit(digits[0])
-    assert (model.labels_ == whole.labels_).all()
+    assert (model.labels_ == fitted.labels_).all()
 
 
-def test_with_every_checkpoint_damaged_the_fit_starts_afresh(quick, digits, tmp_path):
-    whole = quick(4).fit(digits[0])
+@two_methods
+def test_with_every_checkpoint_damaged_the_fit_starts_afresh(quick, fitted, digits, tmp_path):
     model = interrupted(quick, digits[0], tmp_path)
     for path in CheckpointFolder(tmp_path).files():
         path.write_bytes(path.read_bytes()[:100])
     with pytest.warns(UserWarning, match="damaged"):
         model.fit(digits[0])
-    assert (model.labels_ == whole.labels_).all()
+    assert (model.labels_ == fitted.labels_).all()
 
 
+@two_methods
 def test_a_checkpoint_of_another_fit_is_refused(quick, digits, tmp_path):
     model = interrupted(quick, digits[0], tmp_path)
     lr = model.lr
@@ -160,14 +159,14 @@ def test_a_checkpoint_of_another_fit_is_refused(quick, digits, tmp_path):
         model.set_params(checkpoint=tmp_path / "file").fit(digits[0])
 
 
-def test_how_often_checkpoints_are_written_may_change(quick, digits, tmp_path):
-    whole = quick(4).fit(digits[0])
+@two_methods
+def test_how_often_checkpoints_are_written_may_change(quick, fitted, digits, tmp_path):
     model = interrupted(quick, digits[0], tmp_path)
     seen = []
     callbacks = [lambda progress: seen.append((progress.phase, progress.epoch))]
     model.set_params(checkpoint_every=3, callbacks=callbacks).fit(digits[0])
     assert seen[0] == ("clustering", 2)  # not from the beginning
-    assert (model.labels_ == whole.labels_).all()
+    assert (model.labels_ == fitted.labels_).all()
 
 
 @pytest.mark.parametrize("call", ["write", "fsync", "replace", "unlink"])
@@ -220,25 +219,26 @@ np.save(folder + "/labels.npy", model.labels_)
 """
 
 
+@pytest.mark.full_size
 def test_a_process_killed_for_good_is_resumed(digits, tmp_path):
-    np.save(tmp_path / "x.npy", digits[0])
+    X = digits[0][:64]
+    np.save(tmp_path / "x.npy", X)
     checkpoint = tmp_path / "checkpoint"
     command = [sys.executable, "-c", SCRIPT, str(tmp_path)]
-    for wait in (0.2, 0.1):
-        before = set(checkpoint.glob("*"))
-        process = subprocess.Popen(command)
-        while process.poll() is None and set(checkpoint.glob("*")) == before:  # it has not begun, or gone on
-            time.sleep(0.01)
-        time.sleep(wait)
-        process.send_signal(signal.SIGKILL)
-        assert process.wait() == -signal.SIGKILL
+    process = subprocess.Popen(command)
+    while process.poll() is None and not list(checkpoint.glob("*")):  # it has not begun
+        time.sleep(0.01)
+    time.sleep(0.1)
+    process.send_signal(signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+    assert list(checkpoint.glob("*"))
     subprocess.run(command, check=True)
-    assert (np.load(tmp_path / "labels.npy") == diffclust.TELL(4, **LONG).fit(digits[0]).labels_).all()
+    assert (np.load(tmp_path / "labels.npy") == diffclust.TELL(4, **LONG).fit(X).labels_).all()
 
 
+@two_methods
 @pytest.mark.parametrize("phase", ["pretraining", "clustering"])
-def test_control_c_leaves_a_usable_estimator_and_a_checkpoint(quick, digits, tmp_path, phase):
-    whole = quick(4).fit(digits[0])
+def test_control_c_leaves_a_usable_estimator_and_a_checkpoint(quick, fitted, digits, tmp_path, phase):
     stop = killer(0, phase, 1, KeyboardInterrupt)
     model = quick(4, n_init=1, checkpoint=tmp_path, checkpoint_every=1, callbacks=[stop])
     with pytest.warns(Warning, match=f"Stopped by the user .* of {phase}"):
@@ -246,7 +246,7 @@ def test_control_c_leaves_a_usable_estimator_and_a_checkpoint(quick, digits, tmp
     assert (model.predict(digits[0]) == model.labels_).all()
     model.save(tmp_path / "saved")
     assert (diffclust.load(tmp_path / "saved").predict(digits[0]) == model.labels_).all()
-    assert (model.fit(digits[0]).labels_ == whole.labels_).all()
+    assert (model.fit(digits[0]).labels_ == fitted.labels_).all()
 
 
 def test_settings_that_are_code_are_told_apart():

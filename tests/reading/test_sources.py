@@ -15,7 +15,7 @@ from diffclust import TELL, KMeansNet, metrics
 from diffclust.engine import data as engine
 from diffclust.engine.data import ArrayRows, Data, Feed
 from diffclust.reading import sources
-from diffclust.reading.files import open_parquet
+from diffclust.reading.formats import open_parquet
 from diffclust.saving.answers import GROUP, write
 
 CPU = torch.device("cpu")

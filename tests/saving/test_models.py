@@ -15,7 +15,7 @@ import pytest
 import torch
 
 import diffclust
-from conftest import ESTIMATORS, quick_settings
+from conftest import ESTIMATORS, quick_settings, two_methods
 from diffclust.saving.folder import SETTINGS, SUMS, TENSORS, _sums
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -87,6 +87,7 @@ def test_every_method_loads_in_a_fresh_process(digits, tmp_path):
     assert json.loads(answer.stdout) == labels
 
 
+@two_methods
 @pytest.mark.parametrize("name", [SETTINGS, TENSORS, SUMS])
 def test_a_flipped_byte_is_noticed(saved, name):
     _, folder = saved
@@ -99,6 +100,7 @@ def test_a_flipped_byte_is_noticed(saved, name):
             diffclust.load(folder)
 
 
+@two_methods
 @pytest.mark.parametrize("name", [SETTINGS, TENSORS, SUMS])
 def test_a_missing_or_cut_file_is_noticed(saved, name):
     _, folder = saved
@@ -127,6 +129,7 @@ def forge(folder, change):
     (folder / SUMS).write_bytes(_sums(blobs))
 
 
+@two_methods
 @pytest.mark.parametrize(
     "change",
     [
@@ -157,6 +160,7 @@ def test_nothing_is_unpickled(saved, digits, monkeypatch):
     assert (diffclust.load(folder).predict(digits[0]) == model.labels_).all()
 
 
+@two_methods
 def test_saving_needs_a_fit_and_a_folder(quick, saved, tmp_path):
     with pytest.raises(Exception, match="not fitted"):
         quick().save(tmp_path / "new")
@@ -165,6 +169,7 @@ def test_saving_needs_a_fit_and_a_folder(quick, saved, tmp_path):
         saved[0].save(tmp_path / "file")
 
 
+@two_methods
 def test_saving_again_replaces_the_model_and_nothing_else(saved, quick, digits):
     _, folder = saved
     (folder / "notes.txt").write_text("mine")
@@ -295,6 +300,7 @@ def test_a_killed_save_leaves_a_model_that_loads(pair, which):
     assert holds(folder, one)
 
 
+@two_methods
 def test_code_is_named_but_not_kept(quick, digits, tmp_path):
     model = quick(4, callbacks=[lambda progress: None], optimizer=torch.optim.Adam).fit(digits[0])
     model.save(tmp_path / "m")

@@ -1,0 +1,220 @@
+"""A recorded step is replayed as it was: on a GPU whatever it reads beside the contents of tensors is frozen.
+
+So two steps of one `graph_key` must find the same values, and the same tensors, in the attributes of the model. This is
+watched on the CPU, where nothing is recorded: a flag that `before_epoch` turns, a number that a hook counts up or a
+tensor that it replaces instead of filling fails here, and not silently on a GPU."""
+
+import pytest
+import torch
+from sklearn.exceptions import ConvergenceWarning
+from torch import nn
+
+from conftest import ESTIMATORS, train, ways
+from diffclust.engine.data import Batch, Data, TensorRows
+from diffclust.engine.model import Trainable
+from diffclust.engine.phase import Phase
+
+CPU = torch.device("cpu")
+OF_PYTHON = ("__dict__", "__class__")
+OF_MODULES = ("_parameters", "_buffers", "_modules")  # what is in them is watched by its own name
+
+
+class Reads:
+    """What the steps found in the attributes of their models' modules."""
+
+    def __init__(self):
+        self.found = {}  # (graph_key, whose, name) -> the first value
+        self.frozen = set()  # names of what another step of the same graph_key found changed
+        self.kept = []  # so that no other object gets an old one's identity
+        self.classes = {}
+
+    def watched(self, kind):
+        """A module's class, made to tell of every attribute it is asked for."""
+        if kind not in self.classes:
+
+            def __getattribute__(module, name):
+                value = super(watched, module).__getattribute__(name)
+                if name not in OF_PYTHON and name in super(watched, module).__getattribute__("__dict__"):
+                    self.see(module, name, value)
+                return value
+
+            def __getattr__(module, name):
+                value = super(watched, module).__getattr__(name)
+                self.see(module, name, value)
+                return value
+
+            def __setattr__(module, name, value):
+                self.written.add((id(module), name))
+                super(watched, module).__setattr__(name, value)
+
+            hooks = {f.__name__: f for f in (__getattribute__, __getattr__, __setattr__)}
+            watched = type(kind.__name__, (kind,), hooks)
+            self.classes[kind] = watched
+        return self.classes[kind]
+
+    def see(self, module, name, value):
+        if name in OF_MODULES or (id(module), name) in self.written:  # the latter: of this very step
+            return
+        key, value = (self.key, self.names[id(module)], name), self.fingerprint(value)
+        if self.found.setdefault(key, value) != value:
+            self.frozen.add(f"{self.names[id(module)]}{name}")
+
+    def fingerprint(self, value):
+        """Plain values as they are, tensors by their place, other objects by their identity."""
+        if value is None or isinstance(value, (bool, int, float, complex, str, bytes, torch.dtype, torch.device)):
+            return type(value), value
+        if isinstance(value, (list, tuple)):
+            return type(value), tuple(map(self.fingerprint, value))
+        if isinstance(value, dict):
+            return type(value), tuple((k, self.fingerprint(v)) for k, v in value.items())
+        self.kept.append(value)
+        return (value.data_ptr(), value.shape) if isinstance(value, torch.Tensor) else id(value)
+
+    def step(self, phase, step):
+        modules = dict(phase.model.named_modules())
+        self.key, self.written = phase.graph_key, set()
+        self.kept.append(phase)
+        self.names = {id(module): f"{path}." if path else "" for path, module in modules.items()}
+        kinds = {path: type(module) for path, module in modules.items()}
+        for path, module in modules.items():
+            object.__setattr__(module, "__class__", self.watched(kinds[path]))
+        try:
+            step(phase)
+        finally:
+            for path, module in modules.items():
+                object.__setattr__(module, "__class__", kinds[path])
+
+
+@pytest.fixture
+def reads(monkeypatch):
+    reads, step = Reads(), Phase.step
+    monkeypatch.setattr(Phase, "step", lambda phase: reads.step(phase, step))
+    return reads
+
+
+@pytest.mark.filterwarnings("ignore", category=ConvergenceWarning)
+@pytest.mark.parametrize(("network", "data"), [("auto", "rows"), ("identity", "rows"), ("auto", "images")])
+def test_what_a_step_reads_is_covered_by_its_graph_key(quick, blobs, digits, reads, network, data):
+    X = blobs[0][:90] if data == "rows" else digits[0][:90]
+    quick(network=network, pretrain_epochs=2, epochs=5, batch_size=30).fit(X)
+    assert reads.found
+    assert not reads.frozen
+
+
+@pytest.mark.filterwarnings("ignore", category=ConvergenceWarning)
+@pytest.mark.parametrize("method", [name for name in ESTIMATORS if len(ways(name)) > 1], indirect=True)
+def test_either_way_to_train(method, quick, blobs, reads):
+    """With the network at rest, or learning on, whichever a method does not do by itself."""
+    quick(joint=not method.joint, batch_size=30).fit(blobs[0][:90])
+    assert reads.found
+    assert not reads.frozen
+
+
+# ---- that it would be noticed
+
+
+class Toy(Trainable):
+    """Takes turns, by whatever its subclasses say."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(2, 1)
+        self.turn = 0
+        self.register_buffer("target", torch.zeros(()))
+
+    def loss(self, batch: Batch):
+        return {"loss": (self.layer(batch.x) - self.target).square().mean()}
+
+
+class Flag(Toy):
+    def before_epoch(self, epoch, data):
+        self.turn = epoch % 2
+
+    def loss(self, batch):
+        return {"loss": super().loss(batch)["loss"] if self.turn else self.layer(batch.x).abs().mean()}
+
+
+class Covered(Flag):
+    def before_epoch(self, epoch, data):
+        self.turn = self.graph_key = epoch % 2
+
+
+class InAList(Flag):
+    def __init__(self):
+        super().__init__()
+        self.turns = [0]
+
+    def before_epoch(self, epoch, data):
+        self.turns[0] = epoch % 2
+
+    def loss(self, batch):
+        return {"loss": (1 + self.turns[0]) * super().loss(batch)["loss"]}
+
+
+class Counting(Toy):
+    def after_step(self, batch):
+        self.turn += 1
+
+
+class OfALayer(Toy):
+    def after_epoch(self, epoch, data):
+        self.layer.sharpness = epoch
+
+    def loss(self, batch):
+        return {"loss": getattr(self.layer, "sharpness", 0) + super().loss(batch)["loss"]}
+
+
+class Replaced(Toy):
+    def before_epoch(self, epoch, data):
+        self.target = torch.tensor(float(epoch))
+
+
+class Filled(Toy):
+    def before_epoch(self, epoch, data):
+        self.target.fill_(epoch)
+
+
+class NotRead(Toy):
+    def before_epoch(self, epoch, data):
+        self.turn = epoch
+
+
+class OfTheStep(Toy):
+    """What a step writes before it reads it is no matter."""
+
+    def loss(self, batch):
+        self.z = self.layer(batch.x)
+        return {"loss": self.z.square().mean()}
+
+    def after_step(self, batch):
+        self.target += self.z.detach().mean()
+
+
+class Decaying(Flag):
+    """Another rate is another recording."""
+
+    def rate(self, epoch):
+        return 1 / (1 + epoch)
+
+
+@pytest.mark.parametrize(
+    ("toy", "frozen"),
+    [
+        (Flag, {"turn"}),
+        (InAList, {"turns"}),
+        (Counting, {"turn"}),
+        (OfALayer, {"layer.sharpness"}),
+        (Replaced, {"target"}),
+        (Covered, set()),
+        (Filled, set()),
+        (NotRead, set()),
+        (OfTheStep, set()),
+        (Decaying, set()),
+    ],
+)
+def test_a_trap_is_named(reads, toy, frozen):
+    model = toy()
+    data = Data(TensorRows(torch.randn(12, 2)), CPU, 6)
+    train([Phase("toy", model, data, torch.optim.SGD(model.parameters(), 1e-3), 4)])
+    assert reads.frozen == frozen
+    assert type(model) is toy
