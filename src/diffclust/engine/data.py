@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..nn.autoencoders import ScaledRows
 from ..nn.neighbours import NeighbourGraph
 from ..nn.parallel import batch_mean, totals
 from .distributed import ALONE, Processes
@@ -204,6 +205,7 @@ class Data:
     ) -> None:
         n = len(rows)
         self.graph: NeighbourGraph | None = None  # batches then come with neighbours
+        self.scaled: ScaledRows | None = None  # the rows' own units, once they are known
         self.rows, self.device, self.augment, self.processes = rows.to(device), device, augment, processes
         self.steps = max(1, n // batch_size)
         if self.steps * batch_size < 0.9 * n:

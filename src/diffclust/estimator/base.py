@@ -137,7 +137,7 @@ class PrototypeClusterer(
     auto_most: ClassVar[tuple[int, int]] = (200, 100)
     auto_least: ClassVar[tuple[int, int]] = (20, 20)
     # The same for an encoder that learns by neighbours: steps where a batch is all rows, and where it is not.
-    neighbour_steps: ClassVar[tuple[tuple[int, int], tuple[int, int]]] = ((200, 66), (500, 166))
+    neighbour_steps: ClassVar[tuple[tuple[int, int], tuple[int, int]]] = ((150, 50), (500, 166))
     learns_by_neighbours: ClassVar[bool] = True  # what features="auto" means for rows
     falls_back: ClassVar[bool] = True  # whether the method has an answer without a network
 
@@ -217,11 +217,21 @@ class PrototypeClusterer(
             at_once=watchers.at_once(device),
             capture=None if processes.alone else False,  # exchanges between processes are not captured
         )
-        restarts = [self._restart(job, number, data) for number in range(self.n_init)]
+        narrow = self._narrowed(data)
+        restarts = [self._restart(job, number, data, narrow) for number in range(self.n_init)]
         watchers.expect(epochs=restarts[0].expected_epochs)
         return restarts
 
-    def _restart(self, job: Job, number: int, data: Data) -> Restart:
+    def _narrowed(self, data: Data) -> Data:
+        """What is trained on: the data, or the principal components of wide rows where the network begins with them."""
+        if data.graph is None or data.scaled is None or not len(data.scaled.basis):
+            return data
+        rows = TensorRows(data.map(data.scaled.to(data.device).scaled))
+        narrow = Data(rows, data.device, data.batch_size, data.augment, data.processes)
+        narrow.graph, narrow.scaled = data.graph, data.scaled
+        return narrow
+
+    def _restart(self, job: Job, number: int, data: Data, trained_on: Data) -> Restart:
         """One run: the network alone, then the method."""
         randomness = Randomness(job.checkpoint.seeds[number], data.device)
         with randomness.borrowed():
@@ -234,15 +244,17 @@ class PrototypeClusterer(
         elif model.network_learns:
             plan = self.pretraining_plan(model, epochs)
         phases = [
-            Phase(name, learner, data, self.build_optimizer(learner), epochs, **options)
+            Phase(name, learner, trained_on, self.build_optimizer(learner), epochs, **options)
             for name, learner, epochs in plan
         ]
         epochs = self._epochs(self.epochs, data, 1)
         if self.is_joint() or not model.network_learns:
-            phases.append(Phase("clustering", model, data, self.build_optimizer(model), epochs, **options))
+            phases.append(Phase("clustering", model, trained_on, self.build_optimizer(model), epochs, **options))
         else:
             phases.append(
-                EmbeddedPhase("clustering", model, data, self.build_model, self.build_optimizer, epochs, **options)
+                EmbeddedPhase(
+                    "clustering", model, trained_on, self.build_model, self.build_optimizer, epochs, **options
+                )
             )
         return Restart(job, number, model, data, phases, randomness)
 

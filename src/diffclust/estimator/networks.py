@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from ..engine.data import Data, Summary
+from ..engine.runtime import seeded
 from ..nn.autoencoders import NETWORKS, Autoencoder, Identity, ScaledRows, Wrapped
 
 BARELY = 1e-6
@@ -62,11 +63,15 @@ def row_units(values: Summary) -> tuple[Tensor, Tensor]:
     return values.mean.cpu(), torch.where(varies, scale, 1.0).float()
 
 
-def scaled_rows(network: ScaledRows, data: Data) -> ScaledRows:
-    """The network with the units of the data."""
-    index = torch.linspace(0, len(data) - 1, min(len(data), SAMPLE), dtype=torch.float64).long().to(data.device)
-    network.set_rows(*row_units(data.summary), data.take_checked(index).cpu())
-    return network
+def scaled_rows(data: Data) -> ScaledRows:
+    """The rows in units of their own; found once for all networks of a fit."""
+    if data.scaled is None:
+        width = data.summary.mean.numel()
+        data.scaled = ScaledRows(data.row_shape, components=WIDE if width > WIDE else 0)
+        index = torch.linspace(0, len(data) - 1, min(len(data), SAMPLE), dtype=torch.float64).long()
+        with seeded(0, data.device):  # principal components of many columns are found by iterations
+            data.scaled.set_rows(*row_units(data.summary), data.take_checked(index.to(data.device)).cpu())
+    return data.scaled
 
 
 def build(
@@ -88,23 +93,25 @@ def build(
     values = data.summary
     cls = NETWORKS[kind]
     if issubclass(cls, ScaledRows):
-        components = WIDE if values.mean.numel() > WIDE else 0
+        units_of_rows = scaled_rows(data)
         width = 0 if cls is ScaledRows else embedding_dim
-        return scaled_rows(cls(data.row_shape, width, components=components, **options.get(kind, {})), data)
+        network = cls(data.row_shape, width, components=len(units_of_rows.basis), **options.get(kind, {}))
+        network.take_units(units_of_rows)
+        return network
     if kind == "identity":
         return Identity(data.row_shape)
     shift, scale = units(values, data.row_shape) if rescale is True else (torch.zeros(()), torch.ones(()))
     if rescale == "mean":
         shift = values.mean.cpu()
     bounded = rescale is True and len(data.row_shape) == 3
-    network = cls(
+    plain = cls(
         data.row_shape,
         embedding_dim,
         output="sigmoid" if bounded else "linear",
         **options.get(kind, {}),
     )
-    network.set_units(shift, scale)
-    return network
+    plain.set_units(shift, scale)
+    return plain
 
 
 def _copy(network: Autoencoder, data: Data) -> Autoencoder:

@@ -297,7 +297,9 @@ class ScaledRows(Autoencoder):
         return len(self.basis) or self.n_values
 
     def scaled(self, x: Tensor) -> Tensor:
-        """u, (b, p)."""
+        """u, (b, p), of samples, or of u itself: P makes wide rows narrow, and training does that once for all."""
+        if len(self.basis) and x.shape[1:] == (len(self.basis),):
+            return x
         u = ((x - self.shift) / self.scale).flatten(1)
         return u @ self.basis.T if len(self.basis) else u
 
@@ -313,6 +315,13 @@ class ScaledRows(Autoencoder):
 
     def negative_log_likelihood(self, x: Tensor, z: Tensor) -> Tensor:
         return self.components * self.reconstruction_loss(x, z) / 2
+
+    @torch.no_grad()
+    def take_units(self, other: "ScaledRows") -> None:
+        """The units of another network of the same input."""
+        self.set_units(other.shift.clone(), other.scale.clone())
+        self.basis.copy_(other.basis)
+        self.length.copy_(other.length)
 
     @torch.no_grad()
     def set_rows(self, shift: Tensor, scale: Tensor, rows: Tensor) -> None:
@@ -349,7 +358,7 @@ def principal_directions(u: Tensor, k: int) -> Tensor:
     u = u - u.mean(0)
     n, d = u.shape
     found = min(k, n, d)
-    if min(n, d) <= 2_000:  # one small matrix of products is cheaper than iterations, and exact
+    if min(n, d) <= 500:  # one small matrix of products is cheaper than iterations, and exact
         products = u.T @ u if d <= n else u @ u.T
         vectors = torch.linalg.eigh(products.double()).eigenvectors[:, -found:].flip(1).to(u.dtype)
         directions = vectors.T if d <= n else F.normalize(vectors.T @ u, dim=1)
