@@ -224,7 +224,10 @@ class PrototypeClusterer(
 
     def _narrowed(self, data: Data) -> Data:
         """What is trained on: the data, or the principal components of wide rows where the network begins with them."""
-        if data.graph is None or data.scaled is None or not len(data.scaled.basis):
+        begins_with_them = (
+            isinstance(self.network, str) and self.network in ("auto", "rows") and len(data.row_shape) == 1
+        )
+        if data.graph is None or data.scaled is None or not len(data.scaled.basis) or not begins_with_them:
             return data
         rows = TensorRows(data.map(data.scaled.to(data.device).scaled))
         narrow = Data(rows, data.device, data.batch_size, data.augment, data.processes)

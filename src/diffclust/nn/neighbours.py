@@ -25,7 +25,7 @@ Metric = Literal["euclidean", "cosine"]
 A, B = 1.9328, 0.7905  # of q, for UMAP's min_dist = 0: neighbours may lie on one another
 EXACT_UP_TO = {"cpu": 1e11, "cuda": 2e14}  # products n² d, some seconds' work; beyond, only near cells are searched
 PROBED = 16  # cells a row's neighbours are looked for in, of about √n
-BLOCK = 2**22  # distances held at a time
+BLOCK = {"cpu": 2**22, "cuda": 2**28}  # distances held at a time
 GROUP = 32  # entries whose minimum is looked at first
 NEAR = 1e-4  # added to squared distances, whose logarithm is taken
 NEIGHBOURS = 15  # UMAP's default
@@ -64,9 +64,14 @@ def nearest_neighbours(
     return Nearest(index, squared.sqrt())
 
 
+def _block(x: Tensor, n_others: int) -> int:
+    """How many rows are compared with so many others at a time."""
+    return max(1, BLOCK.get(x.device.type, BLOCK["cpu"]) // n_others)
+
+
 def _compare_all(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
     everyone = torch.arange(len(x), device=x.device)
-    parts = [_nearest_among(x, rows, everyone, rows, k) for rows in everyone.split(max(1, BLOCK // len(x)))]
+    parts = [_nearest_among(x, rows, everyone, rows, k) for rows in everyone.split(_block(x, len(x)))]
     index, squared = (torch.cat(part) for part in zip(*parts, strict=True))
     return index, squared
 
@@ -78,7 +83,7 @@ def _compare_cells(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
     sample = x[torch.randperm(n, device=x.device)[: 40 * n_cells]]
     centers = lloyd(sample, kmeans_plus_plus(sample, n_cells), max_iter=10).centers
     squares = centers.square().sum(1)
-    cell = torch.cat([(squares - 2 * rows @ centers.T).argmin(1) for rows in x.split(max(1, BLOCK // n_cells))])
+    cell = torch.cat([(squares - 2 * rows @ centers.T).argmin(1) for rows in x.split(_block(x, n_cells))])
     order = cell.argsort(stable=True)
     members = order.split(torch.bincount(cell, minlength=n_cells).tolist())
     closest = torch.cdist(centers, centers).argsort(1).tolist()
@@ -92,7 +97,7 @@ def _compare_cells(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
         while (candidates := torch.cat([members[c] for c in closest[j][:probed]])).numel() <= k:
             probed *= 2
         place[candidates] = torch.arange(len(candidates), device=x.device)
-        for part in rows.split(max(1, BLOCK // len(candidates))):
+        for part in rows.split(_block(x, len(candidates))):
             index[part], squared[part] = _nearest_among(x, part, candidates, place[part], k)
     return index, squared
 
