@@ -35,7 +35,7 @@ EXPECTED_FAILURES = {"check_estimator_sparse_array": CLASSIFIER, "check_estimato
 
 def least(method):
     """As little training as there is: the checks fit some hundred times."""
-    init = {"init": "random"} if "init" in method.__dataclass_fields__ else {}
+    init = {"init": "k-means++"} if "init" in method.__dataclass_fields__ else {}
     return method(3, pretrain_epochs=1, epochs=1, device="cpu", **init)
 
 
