@@ -18,9 +18,9 @@ from .metrics import accuracy, ari, nmi
 
 
 def _labels(model: ClusterModel, data: Data) -> torch.Tensor:
-    """As the fitted estimator would answer now: in double precision."""
-    model.eval()
-    return data.map(lambda x: model.clusters.logits(model.embed(x).double()).argmax(1))
+    """As the fitted estimator would answer now."""
+    with model.evaluating():
+        return data.map(lambda x: model.answer(x).label)
 
 
 SIDE_BY_SIDE = 32  # runs at most: more would wait for memory
@@ -135,15 +135,14 @@ class TrainingRecord:
         n = len(progress.data)
         index = torch.linspace(0, n - 1, min(n, self.sample), dtype=torch.float64).long()
         self.rows = index.tolist()
-        progress.model.eval()
-        z = progress.data.map(model.embed, index.to(progress.data.device))
-        frame = {"phase": progress.phase, "epoch": progress.epoch, "losses": progress.losses, "embedding": z.cpu()}
-        if model is progress.model:
-            with torch.no_grad():
+        with progress.model.evaluating(), torch.no_grad():
+            z = progress.data.map(model.embed, index.to(progress.data.device))
+            frame = {"phase": progress.phase, "epoch": progress.epoch, "losses": progress.losses, "embedding": z.cpu()}
+            if model is progress.model:
                 centers = model.clusters.centers
                 frame["labels"] = model.clusters.logits(z.double()).argmax(1).cpu()
                 frame["centers"] = centers.detach().cpu().clone()
-                frame["decoded"] = getattr(model, "decode", model.autoencoder.decode)(centers).cpu()
+                frame["decoded"] = model.decode(centers).cpu()
         self.runs[self.restart].append(frame)
 
     def _make_room(self, n_runs: int) -> None:

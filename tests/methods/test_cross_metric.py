@@ -264,18 +264,7 @@ def test_papers_settings_are_the_papers():
 
 def test_the_state_that_goes_on_after_a_kill_has_the_labels():
     model, data = model_of(quick(), torch.randn(30, 6))
-    other = CrossMetricModel(
-        model.autoencoder,
-        model.clusters,
-        start="k-means",
-        centered=True,
-        spread=0,
-        matched=False,
-        tolerance=0,
-        decay=1.0,
-        decay_every=1,
-        repair=False,
-    )
+    other = CrossMetricModel(model.autoencoder, model.clusters, quick(repair=False))
     other.load_training_state(model.training_state())
     other.after_epoch(0, data)
     assert other.changed == 0

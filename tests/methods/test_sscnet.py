@@ -206,7 +206,7 @@ def test_equal_rows_are_reported():
     ],
 )  # fmt: skip
 def test_bad_settings_are_named(setting, value):
-    with pytest.raises(ValueError, match=setting):
+    with pytest.raises((TypeError, ValueError), match=setting):
         SSCNet(2, **{setting: value}).fit(np.ones((20, 3)))
 
 

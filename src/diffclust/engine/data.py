@@ -4,7 +4,7 @@ import functools
 import hashlib
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sized
+from collections.abc import Callable, Iterator, Sequence, Sized
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
@@ -13,21 +13,39 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..nn.parallel import totals
+from ..nn.neighbours import NeighbourGraph
+from ..nn.parallel import batch_mean, totals
 from .distributed import ALONE, Processes
 
 CHUNK = 1024  # rows answered at a time, on a CPU
 MANY_VALUES = 2**23  # on a GPU up to eight times as many rows, where they have no more values than that together
 BLOCK = 2**19  # bytes read in one go, where rows lie on a disk
 WINDOW = 128
+DRAWS = 3  # neighbours drawn a sample, where the batch is all rows and they are in it already
+FAR = 8  # samples that each is compared with as no neighbours
 FEWEST = 16  # below this, matrix kernels change and a row's last bits would depend on its company
 
 
 @dataclass(frozen=True)
 class Batch:
+    """Rows of one step. Where several processes share the work, each has a part of them: the mean of a loss is put
+    right by the loop, but whatever else a method takes over the rows it must take by `mean` and `total`."""
+
     x: Tensor  # (b, ...) samples as training sees them: changed at random, where the data are augmented
     clean: Tensor  # the same samples as they are
     index: Tensor  # (b,) their positions in the data set, for methods with per-sample state
+    # where the data have a neighbour graph, drawn for this batch:
+    neighbour: Tensor | None = None  # (b, ...) a neighbour of each sample; None where the batch is all rows,
+    near: Tensor | None = None  # (b, m) which of the batch's samples are neighbours of each, then
+    far: Tensor | None = None  # (b, s) which of the batch's samples, of all processes, are compared with each
+
+    def mean(self, values: Tensor) -> Tensor:
+        """Over the rows of the whole batch, (b, ...) -> (...)."""
+        return batch_mean(values)
+
+    def total(self, *sums: Tensor) -> Sequence[Tensor]:
+        """Sums over these rows as sums over the whole batch; tensors of one type are exchanged at once."""
+        return totals(*sums)
 
 
 class Rows(ABC, Sized):
@@ -162,6 +180,9 @@ class Summary(NamedTuple):
     high: float
     mean: Tensor  # of each value of a row, (*row_shape,)
     spread: float  # root mean square distance of a value from its mean
+    deviation: Tensor  # of each value of a row, (*row_shape,)
+    reach: Tensor  # largest less smallest, of each value of a row
+    zeros: float  # share of values that are zero
 
 
 class Data:
@@ -182,6 +203,7 @@ class Data:
         processes: Processes = ALONE,
     ) -> None:
         n = len(rows)
+        self.graph: NeighbourGraph | None = None  # batches then come with neighbours
         self.rows, self.device, self.augment, self.processes = rows.to(device), device, augment, processes
         self.steps = max(1, n // batch_size)
         if self.steps * batch_size < 0.9 * n:
@@ -258,6 +280,10 @@ class Data:
         share = (self.slot.stop - self.slot.start) / self.batch_size
         return {name: share * value for name, value in losses.items()}
 
+    def total(self, *sums: Tensor) -> Sequence[Tensor]:
+        """Sums over the rows that this process has seen, as in an epoch, as sums over those of all processes."""
+        return totals(*sums)
+
     def map(self, fn: Callable[[Tensor], Tensor], index: Tensor | None = None) -> Tensor:
         """fn over everything, or over the rows at `index`, in order: a row's result does not depend on the rows
         asked for with it. Processes that share the work all have all results."""
@@ -308,21 +334,30 @@ class Data:
     @functools.cached_property
     def summary(self) -> Summary:
         """One pass over the values; refuses what is not finite."""
-        low, high = float("inf"), float("-inf")
         total = torch.zeros(self.row_shape, dtype=torch.float64, device=self.device)
-        squares = torch.zeros_like(total)
+        squares, zeros = torch.zeros_like(total), torch.zeros_like(total)
+        low, high = total.float() + torch.inf, total.float() - torch.inf
         with self.processes.together():
             for start in self.own[::CHUNK]:
                 x = self.block(start, min(start + CHUNK, self.own.stop))
-                low, high = min(low, x.min().item()), max(high, x.max().item())
+                low, high = torch.minimum(low, x.amin(0)), torch.maximum(high, x.amax(0))
                 total += x.sum(0, dtype=torch.float64)
                 squares += x.double().square().sum(0)
-        lows, highs = zip(*self.processes.every((low, high)), strict=True)
-        low, high = min(lows), max(highs)
-        total, squares = totals(total, squares)
+                zeros += (x == 0).sum(0)
+        lows, highs = zip(*self.processes.every((low.cpu(), high.cpu())), strict=True)
+        low, high = torch.stack(lows).amin(0), torch.stack(highs).amax(0)
+        total, squares, zeros = self.total(total, squares, zeros)
         mean = total / len(self)
         variance = (squares / len(self) - mean.square()).clamp_min(0)
-        return Summary(low, high, mean.float(), variance.mean().sqrt().item())
+        return Summary(
+            low=low.min().item(),
+            high=high.max().item(),
+            mean=mean.float(),
+            spread=variance.mean().sqrt().item(),
+            deviation=variance.sqrt().float(),
+            reach=(high - low).to(mean.device),
+            zeros=zeros.mean().item() / len(self),
+        )
 
 
 READER = ThreadPoolExecutor(1, "diffclust-reader")
@@ -339,6 +374,11 @@ class Feed:
         self.cursor = torch.zeros(1, dtype=torch.long, device=data.device)
         self.brought: Tensor | None = None
         self.ahead: Future[Tensor] | None = None
+        self.all_rows = data.steps == 1 and width == len(data)
+        if data.graph is not None:
+            draws, pairs = (DRAWS, DRAWS * FAR // 4) if self.all_rows else (1, FAR)
+            self.neighbours = torch.empty(data.steps, width, draws, dtype=torch.long, device=data.device)
+            self.shifts = torch.empty(data.steps, pairs, dtype=torch.long, device=data.device)
 
     def begin(self) -> None:
         edges = self.data.rows.edges()
@@ -348,8 +388,23 @@ class Feed:
             self.order.copy_(order[: data.steps * data.batch_size].view(data.steps, -1)[:, data.slot])
         else:
             self._shuffle_blocks(edges)
+        if self.data.graph is not None:
+            self._draw_neighbours(self.data.graph)
         self.cursor.zero_()
         self.ahead = None
+
+    def _draw_neighbours(self, graph: NeighbourGraph) -> None:
+        """For all of the epoch, from the random numbers that processes have in common: each then takes its part."""
+        data = self.data
+        steps, _, draws = self.neighbours.shape
+        uniform = torch.rand(steps, data.batch_size, draws, device=data.device)[:, data.slot]
+        for step in range(steps):
+            self.neighbours[step] = graph.draw(self.order[step], uniform[step])
+        if self.all_rows:
+            place = torch.empty_like(self.order[0])
+            place[self.order[0]] = torch.arange(len(place), device=place.device)
+            self.neighbours.copy_(place[self.neighbours])
+        self.shifts.copy_(torch.randint(1, max(2, data.batch_size), self.shifts.shape, device=data.device))
 
     def _shuffle_blocks(self, edges: np.ndarray) -> None:
         """Blocks in random order, or as they come where rows are read forward; the rows of a window of blocks are
@@ -380,11 +435,25 @@ class Feed:
         self.brought = rows if self.brought is None else self.brought.copy_(rows)
 
     def _read(self, step: int) -> Tensor:
-        rows = self.data.rows.take(self.order[step])
+        index = self.order[step]
+        if self.data.graph is not None and not self.all_rows:
+            index = torch.cat([index, self.neighbours[step, :, 0]])
+        rows = self.data.rows.take(index)
         return rows.pin_memory() if self.data.device.type == "cuda" else rows
 
     def batch(self) -> Batch:
         index = self.order.index_select(0, self.cursor)[0]
+        company = {} if self.data.graph is None else self._company()
         self.cursor += 1
-        clean = self.data.take(index) if self.brought is None else self.brought
-        return Batch(self.data.augment(clean) if self.data.augment else clean, clean, index)
+        clean = self.data.take(index) if self.brought is None else self.brought[: len(index)]
+        return Batch(self.data.augment(clean) if self.data.augment else clean, clean, index, **company)
+
+    def _company(self) -> dict[str, Tensor]:
+        """What a batch has to say of neighbours: see `Batch`."""
+        data, neighbours = self.data, self.neighbours.index_select(0, self.cursor)[0]
+        place = torch.arange(data.slot.start, data.slot.stop, device=data.device)
+        far = (place[:, None] + self.shifts.index_select(0, self.cursor)) % data.batch_size
+        if self.all_rows:
+            return {"near": neighbours, "far": far}
+        neighbour = data.take(neighbours[:, 0]) if self.brought is None else self.brought[len(neighbours) :]
+        return {"neighbour": data.augment(neighbour) if data.augment else neighbour, "far": far}

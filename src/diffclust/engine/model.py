@@ -1,20 +1,27 @@
 """What a method must say: its loss, its assignment, and what it does at which moment."""
 
+import contextlib
 import itertools
 from abc import ABC, abstractmethod
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from typing import Any, NamedTuple, Self
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..nn.autoencoders import Autoencoder, DenseAutoencoder
+from ..nn.autoencoders import Autoencoder, DenseAutoencoder, RowAutoencoder
 from ..nn.cluster import ClusterLayer, Start
+from ..nn.neighbours import neighbour_loss
+from ..nn.ops import largest
+from ..nn.parallel import gathered
 from .data import Batch, Data
 from .guard import Guard
 
 Losses = dict[str, Tensor]  # named scalar terms, already weighted; the engine minimises their sum
+
+PLACED_ON = 50_000  # rows at most that first centres are placed on: k-means has no more work with more data
+REVIVED_ON = 1024  # rows, drawn at random, among which a dead centre finds a new place
 
 
 class Event(NamedTuple):
@@ -22,6 +29,14 @@ class Event(NamedTuple):
 
     kind: str
     message: str
+
+
+class Answer(NamedTuple):
+    """Of a batch, in float64."""
+
+    z: Tensor  # (b, d) embeddings
+    logits: Tensor  # (b, k)
+    label: Tensor  # (b,) where the logits are largest
 
 
 class Trainable(nn.Module, ABC):
@@ -45,6 +60,16 @@ class Trainable(nn.Module, ABC):
         if self.finished and not any(event.kind == "collapse" for event in self.events):
             self.note("settled", why)
 
+    @contextlib.contextmanager
+    def evaluating(self) -> Iterator[None]:
+        """Inside, the model is in eval mode; afterwards it is in the mode it was in."""
+        was_training = self.training
+        self.eval()
+        try:
+            yield
+        finally:
+            self.train(was_training)
+
     def training_state(self) -> dict[str, Any]:
         """What a checkpoint must hold beside parameters and buffers."""
         return {"events": [tuple(event) for event in self.events], "finished": self.finished}
@@ -59,6 +84,10 @@ class Trainable(nn.Module, ABC):
 
     @abstractmethod
     def loss(self, batch: Batch) -> Losses: ...
+
+    def losses(self, batch: Batch) -> Losses:
+        """All that a step minimises: `loss`, and what a kind of model adds to every method's."""
+        return self.loss(batch)
 
     def stack_key(self) -> Hashable | None:
         """All that `loss` depends on beside tensors and `graph_key`, where `torch.vmap` can take it of several models
@@ -90,11 +119,14 @@ class Trainable(nn.Module, ABC):
 
 
 class ClusterModel(Trainable):
-    """A network with a cluster layer behind it. guarded: it looks after its clusters, and goes back when they die."""
+    """A network with a cluster layer behind it. A method that looks after its clusters sets `guard`.
 
-    def __init__(self, autoencoder: Autoencoder, clusters: ClusterLayer, guarded: bool = False) -> None:
+    By habit a method's model takes its estimator as a third argument, and copies the settings it needs: it keeps no
+    reference, so that changing the estimator later does not change what was fitted."""
+
+    def __init__(self, autoencoder: Autoencoder, clusters: ClusterLayer) -> None:
         super().__init__()
-        self.guard = Guard(self) if guarded else None
+        self.guard: Guard | None = None
         self.autoencoder = autoencoder
         self.clusters = clusters
         self.network_learns = any(parameter.requires_grad for parameter in autoencoder.parameters())
@@ -103,12 +135,36 @@ class ClusterModel(Trainable):
         """What the network depends on beside tensors. None where it cannot be stacked, as a user's own or one that
         drops values at random, or where that would not pay: of convolutions."""
         network = self.autoencoder
-        dense = type(network) is DenseAutoencoder and self.network_learns
+        dense = type(network) in (DenseAutoencoder, RowAutoencoder) and self.network_learns
         still = not any(isinstance(module, nn.Dropout) for module in network.modules())
         return repr(network.config) if dense and still else None
 
     def embed(self, x: Tensor) -> Tensor:
         return self.clusters.normalize(self.autoencoder.encode(x).float())
+
+    def losses(self, batch: Batch) -> Losses:
+        """Where the data have a neighbour graph, it goes on holding the network while the method trains."""
+        if batch.far is None or not self.network_learns:
+            return self.loss(batch)
+        return {**self.loss(batch), "neighbours": self.neighbour_loss(batch)[0]}
+
+    def neighbour_loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """How far neighbours are apart and others near, and the embedded samples: see `nn.neighbours`."""
+        assert batch.far is not None
+        if batch.near is not None:
+            z = self.embed(batch.x)
+            near = z[batch.near]
+        else:
+            z, near = self.embed(torch.cat([batch.x, batch.neighbour])).chunk(2)  # type: ignore[list-item]
+            near = near[:, None]
+        return neighbour_loss(z, near, gathered(z)[batch.far]), z
+
+    def answer(self, x: Tensor) -> Answer:
+        """What the fitted estimator says of samples. In float64, since the last bits of narrow float32 products depend
+        on a row's place in the batch."""
+        z = self.embed(x).double()
+        logits = self.clusters.logits(z)
+        return Answer(z, logits, largest(logits))
 
     def assign(self, x: Tensor) -> Tensor:
         """(b, ...) -> (b, k), rows sum to 1: the method's own assignment."""
@@ -155,13 +211,18 @@ class ClusterModel(Trainable):
             self.clusters.place(self.sample_embedding(data), start)
 
     @torch.no_grad()
-    def sample_embedding(self, data: Data, size: int = 50_000) -> Tensor:
+    def sample_embedding(self, data: Data, size: int = PLACED_ON) -> Tensor:
         """Embedded rows in eval mode, at most `size`, for placing centres."""
-        was_training = self.training
-        self.eval()
-        z = data.map(self.embed, data.draw(size))
-        self.train(was_training)
-        return z
+        with self.evaluating():
+            return data.map(self.embed, data.draw(size))
+
+    def revive(self, dead: Tensor, data: Data) -> None:
+        """Move the centres marked in `dead` (k,) to rows that the others serve badly, and say so."""
+        if not bool(dead.any()):
+            return
+        self.clusters.revive_(dead, self.sample_embedding(data, REVIVED_ON))
+        for _ in range(int(dead.sum())):
+            self.note("repaired", "A centre that won no row was moved to a badly served row.")
 
     def train(self, mode: bool = True) -> Self:
         super().train(mode)
@@ -194,6 +255,39 @@ class Pretraining(Trainable):
     def stack_key(self) -> Hashable | None:
         network = self.model.network_stack_key()
         return network and (network, type(self.model), self.model.clusters.sphere, self.values)
+
+    def reconstruct(self, x: Tensor) -> Tensor:
+        return self.model.reconstruct(x)
+
+    def parameters(self, recurse: bool = True) -> Any:
+        return self.model.autoencoder.parameters(recurse)
+
+
+class NeighbourPretraining(Trainable):
+    """A model's encoder alone, such that neighbours stay neighbours; the decoder learns beside it to read what the
+    encoder gives. The learning rate rises, then falls to nothing."""
+
+    lr = 5e-3  # what this loss is best learnt at, by Adam
+    decoded = 256  # rows a step that the decoder learns from
+    rising = 0.1  # share of the epochs in which the rate rises
+
+    def __init__(self, model: ClusterModel) -> None:
+        super().__init__()
+        self.model = model
+
+    def loss(self, batch: Batch) -> Losses:
+        neighbours, z = self.model.neighbour_loss(batch)
+        some = slice(self.decoded)
+        reconstruction = self.model.autoencoder.reconstruction_loss(batch.clean[some], z[some].detach())
+        return {"neighbours": neighbours, "reconstruction": reconstruction}
+
+    def stack_key(self) -> Hashable | None:
+        network = self.model.network_stack_key()
+        return network and (network, type(self.model), self.model.clusters.sphere)
+
+    def rate(self, epoch: int) -> float:
+        done = (epoch + 0.5) / max(1, self.epochs)
+        return min(1.0, done / self.rising) * (1 - done)
 
     def reconstruct(self, x: Tensor) -> Tensor:
         return self.model.reconstruct(x)

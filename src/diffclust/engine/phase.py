@@ -199,7 +199,7 @@ class Phase:
         batch = self.model.prepare(self.feed.batch())
         fused = fused_layers(self.epochs * self.data.steps >= COMPILE_FROM and self.data.processes.alone)
         with autocast(self.data.device, self.precision), fused, shared_norms():
-            losses = self.data.portion(self.model.loss(batch))
+            losses = self.data.portion(self.model.losses(batch))
             objective = torch.stack(list(losses.values())).sum()
         if self.optimizer is not None:
             self.optimizer.zero_grad(set_to_none=True)

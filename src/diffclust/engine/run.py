@@ -10,8 +10,6 @@ import torch
 from torch import Tensor
 
 from ..metrics import effective_number
-from ..nn.ops import largest
-from ..nn.parallel import total
 from .data import Data
 from .model import ClusterModel, Event
 from .phase import Record
@@ -19,7 +17,7 @@ from .phase import Record
 COLLAPSED = 0.02  # effective clusters below 1 + this share of the wanted ones
 FIGURES = ("seed", "history", "inertia", "scatter", "clustering_loss", "reconstruction", "temperature")
 SAMPLE = 10_000  # rows the temperature is fitted on
-NO_WARNING = ("repaired", "settled")  # events that went well
+NO_WARNING = ("repaired", "settled", "fallback")  # events that went well
 
 
 @dataclass(eq=False)
@@ -47,8 +45,7 @@ class Run:
             centers = clusters.centers.double()
 
         def measure(x: Tensor) -> Tensor:
-            z = model.embed(x).double()
-            label = largest(clusters.logits(z))
+            z, _, label = model.answer(x)
             own = (z - centers[label]).square().sum(1)
             return torch.stack([label.double(), own, model.loss_of_members(z, own)], dim=1)
 
@@ -58,7 +55,7 @@ class Run:
             labels[done : done + len(part)] = part[:, 0].long()
             done += len(part)
             sums += part.sum(0)
-        _, own, loss = total(sums).tolist()
+        _, own, loss = data.total(sums)[0].tolist()
         labels = data.join(labels)
         z = model.sample_embedding(data, SAMPLE)
         variance = (z - z.mean(0)).double().square().sum(1).mean().item()

@@ -2,12 +2,11 @@
 
 import functools
 import math
-import numbers
 import os
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -25,25 +24,47 @@ from ..engine.checkpoint import Checkpoint, CheckpointFolder, describe
 from ..engine.data import Data, TensorRows
 from ..engine.distributed import Processes, current_processes
 from ..engine.loop import train
-from ..engine.model import ClusterModel, Pretraining, Trainable
+from ..engine.model import ClusterModel, NeighbourPretraining, Pretraining, Trainable
 from ..engine.optimizers import OPTIMIZERS, make_optimizer
 from ..engine.phase import Callback, EmbeddedPhase, Phase
 from ..engine.restart import Job, Restart
 from ..engine.run import Run
-from ..engine.runtime import Randomness, choose_device, choose_precision, learning, restart_seeds
+from ..engine.runtime import Randomness, choose_device, choose_precision, learning, restart_seeds, seeded
 from ..nn.augment import jitter
 from ..nn.autoencoders import Autoencoder
 from ..nn.cluster import Start
-from ..nn.ops import largest
+from ..nn.neighbours import NeighbourGraph
 from ..reading.inputs import Given, read
 from ..saving.onnx import Exportable
 from ..saving.save import save
 from . import networks
 from .explainable import Explainable
+from .knobs import check_knobs, knob
 from .selection import RULES
 from .streams import Online
 
+# A network is kept where its clusters cut fewer edges of the neighbour graph than k-means on the rows: fewer than this
+# share, less FEW_ROWS over the root of the number of rows, since few rows say little.
+CLEARLY_LESS, FEW_ROWS = 0.85, 2.0
+ALL_ROWS = 2048  # up to here a batch is all rows, where the encoder learns by neighbours
+
 hyperparameters = dataclass(kw_only=True, eq=False, repr=False)
+
+AUTO_AUGMENT = 0.5  # augment="auto": strength of the random changes of images
+
+
+def _check_network(network: Any) -> None:
+    if not isinstance(network, (str, nn.Module)):
+        raise TypeError(f"network={network!r} should be a name or a module with encode and decode.")
+
+
+def _check_callbacks(callbacks: Any) -> None:
+    if not isinstance(callbacks, Sequence) or not all(callable(each) for each in callbacks):
+        raise TypeError(f"callbacks={callbacks!r} should be a list of functions of a Progress.")
+
+
+def _check_precision(precision: Any) -> None:
+    choose_precision(precision, torch.device("cpu"))
 
 
 @hyperparameters
@@ -67,6 +88,9 @@ class PrototypeClusterer(
     network: "auto" (rows: dense, images: convolutional), "dense", "conv", "conv-pool", "identity" (the features
         are the embedding), or any module with `encode` and `decode`, which gets the values as they are.
     embedding_dim: width of the embedding.
+    features: how the network learns before the centres are placed, and what holds it while the method trains:
+        "reconstruction" (an autoencoder) or "neighbours" (rows that are near stay near, as in UMAP). "auto": neighbours
+        for rows, reconstruction for images, and for every network that is given by name or as a module.
     pretrain_epochs, epochs: of the autoencoder alone, then of the method. "auto" follows the number of rows.
     batch_size: rows a step. "auto": 64 below 5,000 rows, 128 below 20,000, 256 from there on.
     augment: random changes of the samples in training: the strength of small turns, zooms and shifts of images,
@@ -84,36 +108,38 @@ class PrototypeClusterer(
     checkpoint_every: epochs between checkpoints.
     """
 
-    n_clusters: int = field(default=8, kw_only=False)
-    n_init: int = 1
-    select: str = "scatter"
-    network: str | nn.Module = "auto"
-    embedding_dim: int = 10
-    pretrain_epochs: int | Literal["auto"] = "auto"
-    epochs: int | Literal["auto"] = "auto"
-    batch_size: int | Literal["auto"] = "auto"
-    augment: float | Callable[[Tensor], Tensor] | Literal["auto"] | None = "auto"
-    optimizer: str | Callable[..., Optimizer] = "adam"
-    lr: float | None = None
+    n_clusters: int = knob(8, low=1, kw_only=False)
+    n_init: int = knob(1, low=1)
+    select: str = knob("scatter", choices=RULES)
+    network: str | nn.Module = knob("auto", check=_check_network)
+    embedding_dim: int = knob(10, low=1)
+    features: Literal["auto", "reconstruction", "neighbours"] = knob("auto")
+    pretrain_epochs: int | Literal["auto"] = knob("auto", low=0)
+    epochs: int | Literal["auto"] = knob("auto", low=0)
+    batch_size: int | Literal["auto"] = knob("auto", low=2)  # batch norm needs two rows
+    augment: float | Callable[[Tensor], Tensor] | Literal["auto"] | None = knob("auto", low=0)
+    optimizer: str | Callable[..., Optimizer] = knob("adam", choices=OPTIMIZERS)
+    lr: float | None = knob(None, above=0)
     device: str = "auto"
-    precision: str = "auto"
+    precision: str = knob("auto", check=_check_precision)
     random_state: int | np.random.RandomState | None = None
     verbose: bool | int = False
-    callbacks: Sequence[Callback] = ()
+    callbacks: Sequence[Callback] = knob((), check=_check_callbacks)
     checkpoint: str | os.PathLike[str] | None = None
-    checkpoint_every: int = 10
+    checkpoint_every: int = knob(10, low=1)
 
     papers: ClassVar[dict[str, dict[str, Any]]] = {}
-    choices: ClassVar[dict[str, tuple[Any, ...]]] = {}  # what a method's own knobs may be
-    ranges: ClassVar[dict[str, tuple[float, float]]] = {}
     code: ClassVar[tuple[str, ...]] = ()  # knobs that may be functions, and without which the model means nothing
-    integers: ClassVar[dict[str, int]] = {}  # the method's own whole numbers, with the least each may be
     starts: ClassVar[tuple[str, ...]] = ("k-means", "k-means++", "random")
     indivisible: ClassVar[str] = ""  # why several processes cannot share a fit, where they cannot
     # What "auto" epochs mean, for pretraining and for the method: so many steps, within these limits.
     auto_steps: ClassVar[tuple[int, int]] = (2800, 1400)
     auto_most: ClassVar[tuple[int, int]] = (200, 100)
     auto_least: ClassVar[tuple[int, int]] = (20, 20)
+    # The same for an encoder that learns by neighbours: steps where a batch is all rows, and where it is not.
+    neighbour_steps: ClassVar[tuple[tuple[int, int], tuple[int, int]]] = ((200, 66), (500, 166))
+    learns_by_neighbours: ClassVar[bool] = True  # what features="auto" means for rows
+    falls_back: ClassVar[bool] = True  # whether the method has an answer without a network
 
     # ---- what a method says
 
@@ -156,7 +182,8 @@ class PrototypeClusterer(
             with current_processes().sharing():
                 restarts = self._restarts(given)
                 train(restarts)
-            self._adopt(restarts)
+                run = self._choose(restarts)
+            self._adopt(restarts, run)
         self._warn(stacklevel=3)  # the caller of fit, past scikit-learn's wrapper
         return self
 
@@ -176,7 +203,11 @@ class PrototypeClusterer(
         """All that training needs, built: a misfit of network and data shows here."""
         processes, device = current_processes(), choose_device(self.device)
         augmentation = self._augmentation(given.rows.row_shape)
-        data = Data(given.rows, device, self._batch_size(len(given.rows)), augmentation, processes)
+        neighbours = self._by_neighbours(given.rows.row_shape)
+        batch_size = self._batch_size(len(given.rows), neighbours)
+        data = Data(given.rows, device, batch_size, augmentation, processes)
+        if neighbours:
+            data.graph = self._graph(data)
         watchers = Watchers(self, quiet)
         job = Job(
             device,
@@ -197,7 +228,11 @@ class PrototypeClusterer(
             model = self.build_model(self.build_autoencoder(data), len(data)).to(data.device)
         options: dict[str, Any] = {"restart": number, "precision": choose_precision(self.precision, data.device)}
         epochs = self._epochs(self.pretrain_epochs, data, 0)
-        plan = self.pretraining_plan(model, epochs) if model.network_learns else []
+        plan: list[tuple[str, Trainable, int]] = []
+        if model.network_learns and data.graph is not None:
+            plan = [("pretraining", NeighbourPretraining(model), epochs)]
+        elif model.network_learns:
+            plan = self.pretraining_plan(model, epochs)
         phases = [
             Phase(name, learner, data, self.build_optimizer(learner), epochs, **options)
             for name, learner, epochs in plan
@@ -229,9 +264,12 @@ class PrototypeClusterer(
         return {"class": type(self).__name__, **settings}
 
     def build_autoencoder(self, data: Data) -> Autoencoder:
-        return networks.build(self.network, data, self.embedding_dim, self.network_options())
+        neighbours = self._by_neighbours(data.row_shape)
+        return networks.build(self.network, data, self.embedding_dim, self.network_options(), neighbours=neighbours)
 
     def build_optimizer(self, model: Trainable) -> Optimizer | None:
+        if isinstance(model, NeighbourPretraining):
+            return make_optimizer(model, "adam", model.lr if self.lr is None else self.lr)
         return make_optimizer(model, self.optimizer, self.lr)
 
     def first_centers(self, embedding_dim: int) -> Start | Tensor:
@@ -253,11 +291,30 @@ class PrototypeClusterer(
             raise ValueError("init contains NaN or infinity.")
         return centers
 
-    def _epochs(self, wish: int | str, data: Data, phase: int) -> int:
-        return self.auto_epochs(phase, data.steps) if wish == "auto" else int(wish)
+    def _by_neighbours(self, row_shape: tuple[int, ...]) -> bool:
+        """Whether the encoder learns by neighbours."""
+        if self.features != "auto":
+            return self.features == "neighbours"
+        free = isinstance(self.network, str) and self.network == "auto"
+        return self.learns_by_neighbours and free and len(row_shape) == 1
 
-    def _batch_size(self, n: int) -> int:
+    def _graph(self, data: Data) -> NeighbourGraph:
+        """Who is near whom, in the units that the network sees."""
+        with seeded(0, data.device):  # the same for every restart and process
+            network = networks.build("scaled", data, 0, {}).to(data.device)
+            return NeighbourGraph.of(data.map(network.encode))
+
+    def _epochs(self, wish: int | str, data: Data, phase: int) -> int:
+        if wish != "auto":
+            return int(wish)
+        if data.graph is None:
+            return self.auto_epochs(phase, data.steps)
+        return math.ceil(self.neighbour_steps[data.steps > 1][phase] / data.steps)
+
+    def _batch_size(self, n: int, neighbours: bool = False) -> int:
         if self.batch_size == "auto":
+            if neighbours:
+                return n if n <= ALL_ROWS else 1024
             return 64 if n < 5_000 else 128 if n < 20_000 else 256
         return self.batch_size
 
@@ -274,33 +331,32 @@ class PrototypeClusterer(
             return None
         if not images:
             raise ValueError(f"augment={self.augment} needs images; for rows give a callable or None.")
-        return functools.partial(jitter, strength=0.5 if self.augment == "auto" else float(self.augment))
+        return functools.partial(jitter, strength=AUTO_AUGMENT if self.augment == "auto" else float(self.augment))
 
     # ---- answering
 
     def predict(self, X: Any) -> Any:
-        return self._answer(X, lambda z: largest(self.model_.clusters.logits(z)))
+        return self._answer(X, lambda x: self.model_.answer(x).label)
 
     def predict_proba(self, X: Any) -> Any:
         """softmax_j(-|z - Ω_j|² / temperature_): see `temperature_`."""
-        return self._answer(X, self._probabilities)
+        return self._answer(X, lambda x: self._probabilities(self.model_.embed(x).double()))
 
     def predict_in_parts(self, X: Any) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Labels and probabilities, some thousand rows at a time and in order: for answers larger than memory."""
         check_is_fitted(self)
-        data, model = self._ask(read(self, X, fitting=False))
+        data, model = self._ready(read(self, X, fitting=False))
 
         def ask(x: Tensor) -> Tensor:
-            z = model.embed(x).double()
-            label = largest(model.clusters.logits(z))[:, None]
-            return torch.cat([label.double(), self._probabilities(z).double()], dim=1)
+            z, _, label = model.answer(x)
+            return torch.cat([label[:, None].double(), self._probabilities(z).double()], dim=1)
 
         for part in data.parts(ask):
             answers = part.cpu().numpy()
             yield answers[:, 0].astype(np.int64), answers[:, 1:].astype(np.float32)
 
     def transform(self, X: Any) -> Any:
-        return self._answer(X, lambda z: z.float())
+        return self._answer(X, lambda x: self.model_.embed(x))
 
     def inverse_transform(self, Z: Any) -> Any:
         """Embeddings back to samples of the shape `fit` was given."""
@@ -318,17 +374,17 @@ class PrototypeClusterer(
 
     def score(self, X: Any, y: Any = None) -> float:
         """Minus the clustering loss, mean over the rows: larger is better."""
-        losses = self._answer(X, lambda z: self.model_.clustering_loss(z))
+        losses = self._answer(X, lambda x: self.model_.clustering_loss(self.model_.embed(x).double()))
         return -float(losses.mean())
 
     def _answer(self, X: Any, ask: Callable[[Tensor], Tensor]) -> Any:
-        """ask of the embedded rows, in float64: the last bits of narrow float32 products depend on a row's place."""
+        """ask of the samples, with the model where they are and in eval mode; the answers in the form X came in."""
         check_is_fitted(self)
         given = read(self, X, fitting=False)
-        data, model = self._ask(given)
-        return given.give(data.map(lambda x: ask(model.embed(x).double())))
+        data, _ = self._ready(given)
+        return given.give(data.map(ask))
 
-    def _ask(self, given: Given) -> tuple[Data, ClusterModel]:
+    def _ready(self, given: Given) -> tuple[Data, ClusterModel]:
         data, model = Data(given.rows, choose_device(self.device)), self.model_
         # else it is left alone: other threads may be asking it
         if model.training or model.clusters.weight.device != data.device:
@@ -344,12 +400,33 @@ class PrototypeClusterer(
 
     # ---- bookkeeping
 
-    def _adopt(self, restarts: list[Restart]) -> None:
-        """Keep the chosen run; nothing of an earlier fit survives."""
+    def _choose(self, restarts: list[Restart]) -> Run:
+        """The best restart by the rule `select`; for features="auto", k-means on the rows where that is as good."""
         runs = [restart.result for restart in restarts if restart.result is not None]
         if not runs:
             raise KeyboardInterrupt  # before the first had anything to show
-        best = runs[RULES[self.select](runs)]
+        best, data = runs[RULES[self.select](runs)], restarts[0].data
+        if data.graph is None or self.features != "auto" or not self.falls_back:
+            return best
+        rows = self._on_the_rows(data, best)
+        learnt_cut, rows_cut = (
+            data.graph.cut(torch.from_numpy(run.labels).to(data.device), self.n_clusters) for run in (best, rows)
+        )
+        return best if learnt_cut < (CLEARLY_LESS - FEW_ROWS / math.sqrt(len(data))) * rows_cut else rows
+
+    def _on_the_rows(self, data: Data, learnt: Run) -> Run:
+        """What the method gives without a network: k-means on the rows in their units."""
+        with seeded(learnt.seed, data.device):
+            model = self.build_model(networks.build("scaled", data, 0, {}), len(data)).to(data.device)
+            model.place_centers(data, "k-means")
+            model.note(
+                "fallback", "The network's clusters cut no fewer neighbours apart than k-means on the rows: kept that."
+            )
+            return Run.evaluate(model, data, seed=learnt.seed, history=learnt.history, events=model.events)
+
+    def _adopt(self, restarts: list[Restart], best: Run) -> None:
+        """Keep the chosen run; nothing of an earlier fit survives."""
+        runs = [restart.result for restart in restarts if restart.result is not None]
         for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("__")]:
             delattr(self, name)
         self._forget_stream()
@@ -402,46 +479,7 @@ class PrototypeClusterer(
             )
 
     def _check_settings(self) -> None:
-        def integer(name: str, least: int, auto: bool = False) -> None:
-            value = getattr(self, name)
-            if auto and isinstance(value, str) and value == "auto":
-                return
-            if not isinstance(value, numbers.Integral) or isinstance(value, bool):
-                raise TypeError(f"{name}={value!r} should be an integer{' or auto' if auto else ''}.")
-            if value < least:
-                raise ValueError(f"{name}={value} should be >= {least}.")
-
-        integer("n_clusters", 1)
-        integer("n_init", 1)
-        integer("embedding_dim", 1)
-        integer("batch_size", 2, auto=True)
-        integer("pretrain_epochs", 0, auto=True)
-        integer("epochs", 0, auto=True)
-        integer("checkpoint_every", 1)
-        for name, smallest in self.integers.items():
-            integer(name, smallest)
-        if self.select not in RULES:
-            raise ValueError(f"select={self.select!r} should be one of {', '.join(RULES)}.")
-        if not callable(self.optimizer) and self.optimizer not in OPTIMIZERS:
-            raise ValueError(f"optimizer={self.optimizer!r} should be a callable or one of {', '.join(OPTIMIZERS)}.")
-        known = self.augment is None or self.augment == "auto" or callable(self.augment)
-        if not known and not (isinstance(self.augment, numbers.Real) and self.augment >= 0):
-            raise ValueError(f"augment={self.augment!r} should be 'auto', None, a callable or a number >= 0.")
-        if self.lr is not None and not (isinstance(self.lr, numbers.Real) and self.lr > 0):
-            raise ValueError(f"lr={self.lr!r} should be None or a number > 0.")
-        if not isinstance(self.network, (str, nn.Module)):
-            raise TypeError(f"network={self.network!r} should be a name or a module with encode and decode.")
-        if not isinstance(self.callbacks, Sequence) or not all(callable(each) for each in self.callbacks):
-            raise TypeError(f"callbacks={self.callbacks!r} should be a list of functions of a Progress.")
-        choose_precision(self.precision, torch.device("cpu"))
-        for name, allowed in self.choices.items():
-            value = getattr(self, name)
-            if not isinstance(value, (str, bool)) or value not in allowed:
-                raise ValueError(f"{name}={value!r} should be one of {', '.join(map(repr, allowed))}.")
-        for name, (least, most) in self.ranges.items():
-            value = getattr(self, name)
-            if not isinstance(value, numbers.Real) or isinstance(value, bool) or not least <= float(value) <= most:
-                raise ValueError(f"{name}={value!r} should be a number from {least:g} to {most:g}.")
+        check_knobs(self)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from ..engine.data import Data, Summary
-from ..nn.autoencoders import NETWORKS, Autoencoder, Identity, Wrapped
+from ..nn.autoencoders import NETWORKS, Autoencoder, Identity, ScaledRows, Wrapped
 
 BARELY = 1e-6
 
@@ -34,28 +34,70 @@ def units(values: Summary, row_shape: tuple[int, ...]) -> tuple[Tensor, Tensor]:
     return torch.tensor(values.low), torch.tensor(values.high - values.low or 1.0)
 
 
+SPARSE = 0.5  # non-negative rows with a larger share of zeros: counts, words, categories
+OTHER_UNITS = 5.0  # times that the reach of wide columns is that of narrow ones, where their units differ
+WIDE = 100  # columns: rows that have more are seen through so many principal components
+SAMPLE = 10_000  # rows these are found from
+
+
+def row_units(values: Summary) -> tuple[Tensor, Tensor]:
+    """Shift and scale of each column of a table, told from its values.
+
+    Mostly zeros and none negative (counts, words, categories): each column is divided by the root of its standard
+    deviation, so that common columns count less and rare ones are not blown up. Columns of different units, the reach
+    of the wide ones (95 % quantile) being more than `OTHER_UNITS` times that of the narrow ones (5 %): by the standard
+    deviation. Else (pixels, curves, embeddings): all by one number. Constant columns say nothing.
+    """
+    deviation, reach = values.deviation.cpu().double(), values.reach.cpu().double()
+    varies = deviation > 1e-6 * torch.maximum(values.mean.cpu().double().abs(), reach)
+    if not bool(varies.any()):
+        return values.mean.cpu(), torch.ones_like(values.mean.cpu())
+    wide, narrow = reach[varies].quantile(0.95), reach[varies].quantile(0.05)
+    if values.low >= 0 and values.zeros > SPARSE:
+        scale = deviation.sqrt()
+    elif wide > OTHER_UNITS * narrow:
+        scale = deviation
+    else:
+        scale = deviation[varies].mean().expand_as(deviation)
+    return values.mean.cpu(), torch.where(varies, scale, 1.0).float()
+
+
+def scaled_rows(network: ScaledRows, data: Data) -> ScaledRows:
+    """The network with the units of the data."""
+    index = torch.linspace(0, len(data) - 1, min(len(data), SAMPLE), dtype=torch.float64).long().to(data.device)
+    network.set_rows(*row_units(data.summary), data.take_checked(index).cpu())
+    return network
+
+
 def build(
     wish: str | nn.Module,
     data: Data,
     embedding_dim: int,
     options: dict[str, dict[str, Any]],
     rescale: bool | Literal["mean"] = True,
+    neighbours: bool = False,
 ) -> Autoencoder:
-    """A fresh network for the data. `options` are a method's own settings for each kind of network. Without `rescale`
-    it takes the values as they are, and with "mean" less the mean of each; its output is linear then."""
+    """A fresh network for the data; "auto" is the one for `neighbours` where the encoder is to learn by them. `options`
+    are a method's own settings for each kind of network. Without `rescale` it takes the values as they are, and with
+    "mean" less the mean of each; its output is linear then."""
     if isinstance(wish, Autoencoder):
         return _copy(wish, data)
     if isinstance(wish, nn.Module):
         return _wrap(wish, data)
-    kind = choose_kind(wish, data.row_shape)
+    kind = "rows" if wish == "auto" and neighbours else choose_kind(wish, data.row_shape)
     values = data.summary
+    cls = NETWORKS[kind]
+    if issubclass(cls, ScaledRows):
+        components = WIDE if values.mean.numel() > WIDE else 0
+        width = 0 if cls is ScaledRows else embedding_dim
+        return scaled_rows(cls(data.row_shape, width, components=components, **options.get(kind, {})), data)
     if kind == "identity":
         return Identity(data.row_shape)
     shift, scale = units(values, data.row_shape) if rescale is True else (torch.zeros(()), torch.ones(()))
     if rescale == "mean":
         shift = values.mean.cpu()
     bounded = rescale is True and len(data.row_shape) == 3
-    network = NETWORKS[kind](
+    network = cls(
         data.row_shape,
         embedding_dim,
         output="sigmoid" if bounded else "linear",

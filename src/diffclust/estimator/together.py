@@ -51,7 +51,7 @@ def fit_each(pairs: Sequence[tuple[E, Any]]) -> list[E]:
         ]
         train([restart for restarts in fits for restart in restarts])
         for (estimator, _), restarts in zip(beside, fits, strict=True):
-            estimator._adopt(restarts)
+            estimator._adopt(restarts, estimator._choose(restarts))
     for estimator, _ in beside:
         estimator._warn(stacklevel=3)
     for other, X in pairs:

@@ -19,18 +19,18 @@ from ..engine.data import Batch, Data
 from ..engine.model import ClusterModel, Losses
 from ..estimator.base import hyperparameters
 from ..nn.autoencoders import Autoencoder
-from ..nn.cluster import ClusterLayer, Start
+from ..nn.cluster import ClusterLayer
 from ..nn.ops import hard
-from ..nn.parallel import totals
 from .autoencoder import AutoencoderClusterer, paper_settings
 
 BLOCK = 4096  # rows embedded at a time
+LLOYD_PASSES = 10  # epochs="auto": k-means has placed the centres already
 
 
 class AEKMeansModel(ClusterModel):
-    def __init__(self, autoencoder: Autoencoder, clusters: ClusterLayer, *, start: Start | Tensor) -> None:
+    def __init__(self, autoencoder: Autoencoder, clusters: ClusterLayer, settings: "AEKMeans") -> None:
         super().__init__(autoencoder, clusters)
-        self.start = start
+        self.start = settings.first_centers(clusters.embedding_dim)
         clusters.weight.requires_grad_(False)
 
     def before_training(self, data: Data) -> None:
@@ -50,12 +50,9 @@ class AEKMeansModel(ClusterModel):
             member = hard(self.clusters.logits(z)).double()
             sums += member.T @ z.double()
             counts += member.sum(0)[:, None]
-        sums, counts = totals(sums, counts)
+        sums, counts = data.total(sums, counts)
         self.clusters.set_centers(torch.where(counts > 0, sums / counts.clamp_min(1), centers))
-        if bool((counts == 0).any()):
-            self.clusters.revive_(counts[:, 0] == 0, self.sample_embedding(data, 1024))
-            for _ in range(int((counts == 0).sum())):
-                self.note("repaired", "A centre without rows was moved to a badly served row.")
+        self.revive(counts[:, 0] == 0, data)
 
     def clustering_loss(self, z: Tensor) -> Tensor:
         return self.clusters.distances(z).amin(1)
@@ -75,11 +72,10 @@ class AEKMeans(AutoencoderClusterer):
     }
 
     def build_model(self, autoencoder: Autoencoder, n_samples: int) -> AEKMeansModel:
-        start = self.first_centers(autoencoder.embedding_dim)
-        return AEKMeansModel(autoencoder, self.build_clusters(autoencoder), start=start)
+        return AEKMeansModel(autoencoder, self.build_clusters(autoencoder), self)
 
     def auto_epochs(self, phase: int, steps: int) -> int:
-        return super().auto_epochs(0, steps) if phase == 0 else 10
+        return super().auto_epochs(0, steps) if phase == 0 else LLOYD_PASSES
 
     def is_joint(self) -> bool:
         return False

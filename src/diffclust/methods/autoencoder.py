@@ -5,10 +5,11 @@ from typing import Any, ClassVar, Literal
 from torch.optim import Optimizer
 
 from ..engine.data import Data
-from ..engine.model import ClusterModel, LayerPretraining, Trainable
+from ..engine.model import ClusterModel, LayerPretraining, NeighbourPretraining, Trainable
 from ..engine.optimizers import make_optimizer
 from ..estimator import networks
 from ..estimator.base import PrototypeClusterer, hyperparameters
+from ..estimator.knobs import knob
 from ..estimator.streams import Arrived
 from ..nn.autoencoders import Autoencoder
 from ..nn.cluster import ClusterLayer
@@ -26,22 +27,23 @@ class AutoencoderClusterer(PrototypeClusterer):
     """
 
     init: str | Any = "k-means"
-    layer_epochs: int = 0
+    layer_epochs: int = knob(0, low=0)
     rescale: bool | Literal["mean"] = True
 
-    choices: ClassVar[dict[str, tuple[Any, ...]]] = {"rescale": (True, False, "mean")}
     own_optimizer: ClassVar[bool] = False  # `optimizer` and `lr` are for the clustering alone: Adam pretrains
-    integers: ClassVar[dict[str, int]] = {"layer_epochs": 0}
 
     def build_clusters(self, autoencoder: Autoencoder) -> ClusterLayer:
         # with α = 1/2 the weights W = 2αΩ are the centres themselves, and the optimiser's rate is theirs
         return ClusterLayer(self.n_clusters, autoencoder.embedding_dim, alpha=0.5)
 
     def build_autoencoder(self, data: Data) -> Autoencoder:
-        return networks.build(self.network, data, self.embedding_dim, self.network_options(), self.rescale)
+        neighbours = self._by_neighbours(data.row_shape)
+        return networks.build(
+            self.network, data, self.embedding_dim, self.network_options(), self.rescale, neighbours=neighbours
+        )
 
     def build_optimizer(self, model: Trainable) -> Optimizer | None:
-        if self.own_optimizer and not isinstance(model, ClusterModel):
+        if self.own_optimizer and not isinstance(model, ClusterModel | NeighbourPretraining):
             return make_optimizer(model, "adam", None)
         return super().build_optimizer(model)
 

@@ -25,21 +25,37 @@ than P₁, too (`matched`): the paper has one for both; and when clusters begin 
 the last sound epoch and stops (`repair`). With several metrics L sums over all pairs of assignments.
 """
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, ClassVar, Literal, Self
 
 import torch
 from torch import Tensor
+from torch.optim import Optimizer
 
 from ..engine.data import Batch, Data
+from ..engine.guard import Guard
 from ..engine.model import ClusterModel, Losses, Pretraining
 from ..estimator.base import hyperparameters
+from ..estimator.knobs import knob
 from ..nn.autoencoders import Autoencoder
-from ..nn.cluster import Start
 from ..nn.cross_metric import SMALL, CrossMetricLayer
-from ..nn.ops import DIVERGENCES, METRICS, log_balance
-from ..nn.parallel import batch_mean
+from ..nn.ops import METRICS, log_balance
 from .autoencoder import AutoencoderClusterer, paper_settings
+
+
+def check_metric(metric: Any) -> None:
+    wrong = ValueError(f"metric={metric!r} should be one or several of {', '.join(METRICS)}, each once.")
+    try:
+        names = metric_names(metric)
+        known = bool(names) and set(names) <= set(METRICS) and len(set(names)) == len(names)
+    except TypeError:
+        raise wrong from None
+    if not known:
+        raise wrong
+
+
+def metric_names(metric: str | Sequence[str]) -> tuple[str, ...]:
+    return (metric,) if isinstance(metric, str) else tuple(metric)
 
 
 class CrossMetricModel(ClusterModel):
@@ -48,23 +64,12 @@ class CrossMetricModel(ClusterModel):
     steps: Tensor
     labels: Tensor  # argmax_j P₁ after the last epoch (n,)
 
-    def __init__(
-        self,
-        autoencoder: Autoencoder,
-        clusters: CrossMetricLayer,
-        *,
-        start: Start | Tensor,
-        centered: bool,
-        spread: float,
-        matched: bool,
-        tolerance: float,
-        decay: float,
-        decay_every: int,
-        repair: bool,
-    ) -> None:
-        super().__init__(autoencoder, clusters, guarded=repair)
-        self.start, self.centered, self.spread, self.matched = start, centered, spread, matched
-        self.tolerance, self.decay, self.decay_every = tolerance, decay, decay_every
+    def __init__(self, autoencoder: Autoencoder, clusters: CrossMetricLayer, settings: "CrossMetric") -> None:
+        super().__init__(autoencoder, clusters)
+        self.start, self.centered = settings.first_centers(clusters.embedding_dim), settings.centered
+        self.spread, self.matched = settings.spread, settings.matched
+        self.tolerance, self.decay, self.decay_every = settings.tolerance, settings.decay, settings.decay_every
+        self.guard = Guard(self) if settings.repair else None
         self.changed = 1.0
         self.register_buffer("seen", torch.zeros(3), persistent=False)
         self.register_buffer("steps", torch.zeros(()), persistent=False)
@@ -108,7 +113,7 @@ class CrossMetricModel(ClusterModel):
             first, second = assignments[:2]
             differing = (first.argmax(1) != second.argmax(1)).to(first)
             undecided = (-torch.xlogy(p, p).sum(1) for p in (first, second))
-            self.seen += batch_mean(torch.stack([differing, *undecided], dim=1))
+            self.seen += batch.mean(torch.stack([differing, *undecided], dim=1))
             self.steps += 1
         return {"clustering": self.clusters.discrepancy(assignments).mean()}
 
@@ -124,10 +129,8 @@ class CrossMetricModel(ClusterModel):
     @torch.no_grad()
     def look(self, data: Data) -> None:
         """At all rows: the clusters' frequencies, and how many labels have changed."""
-        was_training = self.training
-        self.eval()
-        closeness = data.map(lambda x: torch.stack(self.clusters.closeness(self.embed(x)), dim=1))  # (n, 1 + m, k)
-        self.train(was_training)
+        with self.evaluating():
+            closeness = data.map(lambda x: torch.stack(self.clusters.closeness(self.embed(x)), dim=1))  # (n, 1 + m, k)
         if not closeness.isfinite().all():  # the loop will go back to a finite state, and the last look suits that one
             return
         self.clusters.count(closeness)
@@ -195,40 +198,23 @@ class CrossMetric(AutoencoderClusterer):
     repair: go back to the last sound epoch when clusters begin to die, and stop. False: go on regardless, as the paper.
     """
 
-    optimizer: Any = "momentum"
+    optimizer: str | Callable[..., Optimizer] = "momentum"
     lr: float | None = 0.001
-    metric: str | Sequence[str] = "euclidean"
+    metric: str | Sequence[str] = knob("euclidean", check=check_metric)
     divergence: Literal["kl", "jensen-shannon", "hellinger"] = "kl"
     detach: Literal["none", "target", "prediction"] = "none"
     inference: Literal["prediction", "target"] = "prediction"
     centered: bool = True
-    spread: float = 6.0
-    power: float = 2.0
+    spread: float = knob(6.0, low=0, high=1e6)
+    power: float = knob(2.0, low=1, high=10)
     matched: bool = True
-    noise: float = 0.3
-    decay: float = 0.9
-    decay_every: int = 300
-    tolerance: float = 0.0003
+    noise: float = knob(0.3, low=0, high=1)
+    decay: float = knob(0.9, above=0, high=1)
+    decay_every: int = knob(300, low=1)
+    tolerance: float = knob(0.0003, low=0, high=1)
     repair: bool = True
 
     own_optimizer: ClassVar[bool] = True
-    choices: ClassVar[dict[str, tuple[Any, ...]]] = {
-        **AutoencoderClusterer.choices,
-        "centered": (True, False),
-        "divergence": tuple(DIVERGENCES),
-        "detach": ("none", "target", "prediction"),
-        "inference": ("prediction", "target"),
-        "matched": (True, False),
-        "repair": (True, False),
-    }
-    integers: ClassVar[dict[str, int]] = {**AutoencoderClusterer.integers, "decay_every": 1}
-    ranges: ClassVar[dict[str, tuple[float, float]]] = {
-        "spread": (0, 1e6),
-        "power": (1, 10),
-        "noise": (0, 1),
-        "decay": (1e-6, 1),
-        "tolerance": (0, 1),
-    }
     papers: ClassVar[dict[str, dict[str, Any]]] = {
         name: paper_settings(
             k,
@@ -265,24 +251,13 @@ class CrossMetric(AutoencoderClusterer):
         clusters = CrossMetricLayer(
             self.n_clusters,
             autoencoder.embedding_dim,
-            self._metrics(),
+            metric_names(self.metric),
             power=self.power,
             divergence=self.divergence,
             detach=self.detach,
             answer=self.inference,
         )
-        return CrossMetricModel(
-            autoencoder,
-            clusters,
-            start=self.first_centers(autoencoder.embedding_dim),
-            centered=self.centered,
-            spread=self.spread,
-            matched=self.matched,
-            tolerance=self.tolerance,
-            decay=self.decay,
-            decay_every=self.decay_every,
-            repair=self.repair,
-        )
+        return CrossMetricModel(autoencoder, clusters, self)
 
     def set_params(self, **params: Any) -> Self:
         """As everywhere in scikit-learn; a fitted estimator answers by a new `inference` at once."""
@@ -298,17 +273,3 @@ class CrossMetric(AutoencoderClusterer):
 
     def offline(self) -> str:
         return "the frequencies its answers depend on are taken over all rows"
-
-    def _metrics(self) -> tuple[str, ...]:
-        return (self.metric,) if isinstance(self.metric, str) else tuple(self.metric)
-
-    def _check_settings(self) -> None:
-        super()._check_settings()
-        wrong = ValueError(f"metric={self.metric!r} should be one or several of {', '.join(METRICS)}, each once.")
-        try:
-            metrics = self._metrics()
-            sound = bool(metrics) and set(metrics) <= set(METRICS) and len(set(metrics)) == len(metrics)
-        except TypeError:
-            raise wrong from None
-        if not sound:
-            raise wrong

@@ -14,7 +14,6 @@ network fixed, each row goes to its nearest centre (eq. 8), and each centre take
 where c_k counts the rows that centre k has had: a running mean. The centres carry no gradient.
 """
 
-import math
 from collections.abc import Hashable
 from typing import Any, ClassVar
 
@@ -24,11 +23,11 @@ from torch import Tensor
 from ..engine.data import Batch, Data
 from ..engine.model import ClusterModel, Losses
 from ..estimator.base import hyperparameters
+from ..estimator.knobs import knob
 from ..estimator.streams import Arrived
 from ..nn.autoencoders import Autoencoder
-from ..nn.cluster import ClusterLayer, Start
+from ..nn.cluster import ClusterLayer
 from ..nn.ops import hard
-from ..nn.parallel import totals
 from .autoencoder import AutoencoderClusterer, paper_settings
 
 
@@ -37,21 +36,12 @@ class DCNModel(ClusterModel):
     counts: Tensor  # c (k, 1)
     members: Tensor  # rows each centre won in this epoch
 
-    def __init__(
-        self,
-        autoencoder: Autoencoder,
-        clusters: ClusterLayer,
-        *,
-        weight: float,
-        first_count: float,
-        start: Start | Tensor,
-        repair: bool,
-    ) -> None:
+    def __init__(self, autoencoder: Autoencoder, clusters: ClusterLayer, settings: "DCN") -> None:
         super().__init__(autoencoder, clusters)
-        self.start, self.repair = start, repair
-        self.register_buffer("weight", torch.tensor(float(weight)), persistent=False)
+        self.start, self.repair = settings.first_centers(clusters.embedding_dim), settings.repair
+        self.register_buffer("weight", torch.tensor(float(settings.weight)), persistent=False)
         clusters.weight.requires_grad_(False)
-        self.register_buffer("counts", torch.full((clusters.n_clusters, 1), float(first_count)))
+        self.register_buffer("counts", torch.full((clusters.n_clusters, 1), float(settings.first_count)))
         self.register_buffer("members", torch.zeros(clusters.n_clusters))
 
     def before_training(self, data: Data) -> None:
@@ -75,23 +65,20 @@ class DCNModel(ClusterModel):
 
     @torch.no_grad()
     def after_step(self, batch: Batch) -> None:
-        self.take_in(self.embed(batch.x))
+        self.take_in(self.embed(batch.x), batch)
 
-    def take_in(self, z: Tensor) -> None:
+    def take_in(self, z: Tensor, batch: Batch) -> None:
         """Eq. (10) for every row at once: the order inside a batch does not matter to a running mean."""
         member = hard(self.clusters.logits(z))  # s, eq. (8)
-        pull, mass = totals(member.T @ z, member.sum(0))
+        pull, mass = batch.total(member.T @ z, member.sum(0))
         total = self.counts * self.clusters.centers + pull
         self.counts += mass[:, None]
         self.clusters.set_centers(total / self.counts)
         self.members += mass
 
     def after_epoch(self, epoch: int, data: Data) -> None:
-        dead = self.members == 0
-        if self.repair and bool(dead.any()):
-            self.clusters.revive_(dead, self.sample_embedding(data, 1024))
-            for _ in range(int(dead.sum())):
-                self.note("repaired", "A centre that won no row was moved to a badly served row.")
+        if self.repair:
+            self.revive(self.members == 0, data)
 
 
 @hyperparameters
@@ -106,12 +93,10 @@ class DCN(AutoencoderClusterer):
     repair: move a centre that wins no row in an epoch to a badly served row. False: the literal paper.
     """
 
-    weight: float = 0.1
-    first_count: float = 100.0
+    weight: float = knob(0.1, low=0)
+    first_count: float = knob(100.0, low=1)
     repair: bool = True
 
-    choices: ClassVar[dict[str, tuple[Any, ...]]] = {**AutoencoderClusterer.choices, "repair": (True, False)}
-    ranges: ClassVar[dict[str, tuple[float, float]]] = {"weight": (0, math.inf), "first_count": (1, math.inf)}
     papers: ClassVar[dict[str, dict[str, Any]]] = {
         "mnist": paper_settings(
             10, layer_epochs=250, pretrain_epochs=250, epochs=50, lr=1e-4, weight=1.0, repair=False
@@ -131,11 +116,4 @@ class DCN(AutoencoderClusterer):
         model.counts += arrived.mass[:, None]
 
     def build_model(self, autoencoder: Autoencoder, n_samples: int) -> DCNModel:
-        return DCNModel(
-            autoencoder,
-            self.build_clusters(autoencoder),
-            weight=self.weight,
-            first_count=self.first_count,
-            start=self.first_centers(autoencoder.embedding_dim),
-            repair=self.repair,
-        )
+        return DCNModel(autoencoder, self.build_clusters(autoencoder), self)

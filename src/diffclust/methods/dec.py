@@ -18,22 +18,25 @@ KL is a sum over clusters and a mean over rows. When fewer than `tolerance` of t
 the next, the method has ended.
 """
 
-import math
-import numbers
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from functools import partial
 from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
+from torch.optim import Optimizer
 
 from ..engine.data import Batch, Data
 from ..engine.model import ClusterModel, Losses
 from ..estimator.base import hyperparameters
+from ..estimator.knobs import knob
 from ..nn.autoencoders import Autoencoder
-from ..nn.cluster import ClusterLayer, Start
+from ..nn.cluster import ClusterLayer
 from ..nn.ops import log_student_t, sharpen
 from .autoencoder import AutoencoderClusterer, paper_settings
+
+PAPERS_BATCH = 256  # rows a batch, in both papers
+LONGEST_INTERVAL = 140  # steps from target to target, both papers' for MNIST
 
 
 class DECModel(ClusterModel):
@@ -43,20 +46,13 @@ class DECModel(ClusterModel):
     labels: Tensor  # argmax_j q_ij when the target was last computed (n,)
 
     def __init__(
-        self,
-        autoencoder: Autoencoder,
-        clusters: ClusterLayer,
-        *,
-        weight: float,
-        keep_decoder: bool,
-        interval: int,
-        tolerance: float,
-        start: Start | Tensor,
+        self, autoencoder: Autoencoder, clusters: ClusterLayer, settings: "DEC | IDEC", n_samples: int
     ) -> None:
         super().__init__(autoencoder, clusters)
-        self.keep_decoder, self.tolerance, self.start = keep_decoder, tolerance, start
-        self.interval = interval
-        self.register_buffer("weight", torch.tensor(float(weight)), persistent=False)
+        self.keep_decoder, self.tolerance = settings.keep_decoder, settings.tolerance
+        self.start = settings.first_centers(clusters.embedding_dim)
+        self.interval = settings.target_interval(n_samples)
+        self.register_buffer("weight", torch.tensor(float(settings.weight)), persistent=False)
         self.register_buffer("frequency", torch.full((clusters.n_clusters,), 1 / clusters.n_clusters))
         self.forget_rows()
 
@@ -75,9 +71,8 @@ class DECModel(ClusterModel):
 
     @torch.no_grad()
     def refresh(self, data: Data) -> None:
-        was_training = self.training
-        q = data.map(self.eval().assign)
-        self.train(was_training)
+        with self.evaluating():
+            q = data.map(self.assign)
         if not q.isfinite().all():  # the loop will go back to a finite state, and the last target suits that one
             return
         labels = q.argmax(1)
@@ -120,26 +115,23 @@ class DECModel(ClusterModel):
         self.target, self.labels = state["target"].to(self.target), state["labels"].to(self.labels)
 
 
+@hyperparameters
 class SelfSharpening(AutoencoderClusterer):
     """What DEC and IDEC share beside the model."""
 
-    interval: int | Literal["auto"]
-    tolerance: float
+    interval: int | Literal["auto"] = knob("auto", low=1)
+    tolerance: float = knob(0.001, low=0, high=1)
 
     own_optimizer: ClassVar[bool] = True
+    keep_decoder: ClassVar[bool]
 
     def target_interval(self, n_samples: int) -> int:
-        """About one pass in batches of 256, and at most the 140 steps both papers have for MNIST."""
-        return max(1, min(140, n_samples // 256)) if self.interval == "auto" else int(self.interval)
+        """In steps. "auto": about one pass over the rows, and no longer than both papers have for MNIST."""
+        wanted = min(LONGEST_INTERVAL, n_samples // PAPERS_BATCH) if self.interval == "auto" else int(self.interval)
+        return max(1, wanted)
 
     def offline(self) -> str:
         return "the target it learns from is taken over all rows"
-
-    def _check_settings(self) -> None:
-        super()._check_settings()
-        whole = isinstance(self.interval, numbers.Integral) and not isinstance(self.interval, bool)
-        if self.interval != "auto" and not (whole and self.interval >= 1):
-            raise ValueError(f"interval={self.interval!r} should be 'auto' or a whole number >= 1.")
 
 
 @hyperparameters
@@ -154,11 +146,10 @@ class DEC(SelfSharpening):
     tolerance: stop when a smaller share of the labels changes from one target to the next; 0: never.
     """
 
-    optimizer: Any = "sgd"
-    interval: int | Literal["auto"] = "auto"
-    tolerance: float = 0.001
+    optimizer: str | Callable[..., Optimizer] = "sgd"
 
-    ranges: ClassVar[dict[str, tuple[float, float]]] = {"tolerance": (0, 1)}
+    keep_decoder: ClassVar[bool] = False
+    weight: ClassVar[float] = 1.0  # of KL(P ‖ Q), which is all there is
     papers: ClassVar[dict[str, dict[str, Any]]] = {
         name: paper_settings(
             k,
@@ -177,15 +168,7 @@ class DEC(SelfSharpening):
     }
 
     def build_model(self, autoencoder: Autoencoder, n_samples: int) -> DECModel:
-        return DECModel(
-            autoencoder,
-            self.build_clusters(autoencoder),
-            weight=1.0,
-            keep_decoder=False,
-            interval=self.target_interval(n_samples),
-            tolerance=self.tolerance,
-            start=self.first_centers(autoencoder.embedding_dim),
-        )
+        return DECModel(autoencoder, self.build_clusters(autoencoder), self, n_samples)
 
 
 @hyperparameters
@@ -201,11 +184,9 @@ class IDEC(SelfSharpening):
     tolerance: stop when a smaller share of the labels changes from one target to the next; 0: never.
     """
 
-    weight: float = 0.1
-    interval: int | Literal["auto"] = "auto"
-    tolerance: float = 0.001
+    weight: float = knob(0.1, low=0)
 
-    ranges: ClassVar[dict[str, tuple[float, float]]] = {"weight": (0, math.inf), "tolerance": (0, 1)}
+    keep_decoder: ClassVar[bool] = True
     papers: ClassVar[dict[str, dict[str, Any]]] = {
         name: paper_settings(
             k,
@@ -226,12 +207,4 @@ class IDEC(SelfSharpening):
     }
 
     def build_model(self, autoencoder: Autoencoder, n_samples: int) -> DECModel:
-        return DECModel(
-            autoencoder,
-            self.build_clusters(autoencoder),
-            weight=self.weight,
-            keep_decoder=True,
-            interval=self.target_interval(n_samples),
-            tolerance=self.tolerance,
-            start=self.first_centers(autoencoder.embedding_dim),
-        )
+        return DECModel(autoencoder, self.build_clusters(autoencoder), self, n_samples)

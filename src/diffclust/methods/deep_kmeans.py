@@ -28,15 +28,16 @@ from torch import Tensor
 from ..engine.data import Batch, Data
 from ..engine.model import ClusterModel, Losses
 from ..estimator.base import hyperparameters
+from ..estimator.knobs import knob
 from ..nn.autoencoders import Autoencoder
-from ..nn.cluster import ClusterLayer, DistanceLayer, Start
+from ..nn.cluster import ClusterLayer, DistanceLayer
 from ..nn.ops import Distance
-from ..nn.parallel import batch_mean
 from .autoencoder import AutoencoderClusterer, paper_settings
 
 Between = Literal["euclidean", "cosine"] | Callable[[Tensor, Tensor], Tensor]
 
-SHRUNK = 0.1  # of the largest spread the embedding had
+SHRUNK = 0.1  # of the largest spread the embedding had: with less, the user is told
+SHARP = 1000.0  # the paper's α where it is not annealed: all but the nearest centre's share
 
 
 def annealing_schedule(n: int = 40, first: float = 0.1) -> tuple[float, ...]:
@@ -47,28 +48,33 @@ def annealing_schedule(n: int = 40, first: float = 0.1) -> tuple[float, ...]:
     return tuple(alphas)
 
 
+def check_alphas(alphas: Any) -> None:
+    wrong = ValueError(f"alphas={alphas!r} should be 'auto' or numbers > 0.")
+    if isinstance(alphas, str):
+        if alphas != "auto":
+            raise wrong
+        return
+    try:
+        values = [float(alpha) for alpha in alphas]
+    except (TypeError, ValueError):
+        raise wrong from None
+    if not values or not all(0 < value < math.inf for value in values):
+        raise wrong
+
+
 class DeepKMeansModel(ClusterModel):
     weight: Tensor
     alpha: Tensor
     sizes: Tensor  # Σ over the epoch's steps of the mean |h|, and of the mean |h - mean h|
     steps: Tensor
 
-    def __init__(
-        self,
-        autoencoder: Autoencoder,
-        clusters: ClusterLayer,
-        *,
-        weight: float,
-        alphas: Sequence[float],
-        start: Start | Literal["uniform"] | Tensor,
-        reconstruction: Between,
-        l2: float,
-    ) -> None:
+    def __init__(self, autoencoder: Autoencoder, clusters: ClusterLayer, settings: "DeepKMeans") -> None:
         super().__init__(autoencoder, clusters)
-        self.alphas, self.start, self.between, self.l2 = alphas, start, reconstruction, l2
-        self.last = self.widest = 0.0
-        self.register_buffer("weight", torch.tensor(float(weight)), persistent=False)
-        self.register_buffer("alpha", torch.tensor(float(alphas[-1])))
+        self.alphas, self.start = settings.schedule(), settings.first_centers(clusters.embedding_dim)
+        self.between, self.l2 = settings.reconstruction, settings.l2
+        self.last = self.widest = 0.0  # spread of the embedding in the last epoch, and the largest so far
+        self.register_buffer("weight", torch.tensor(float(settings.weight)), persistent=False)
+        self.register_buffer("alpha", torch.tensor(float(self.alphas[-1])))
         self.register_buffer("sizes", torch.zeros(2))
         self.register_buffer("steps", torch.zeros(()))
 
@@ -99,7 +105,7 @@ class DeepKMeansModel(ClusterModel):
     def loss(self, batch: Batch) -> Losses:
         h = self.embed(batch.x)
         with torch.no_grad():
-            self.sizes += batch_mean(torch.stack([h, h - batch_mean(h)]).norm(dim=2).T)
+            self.sizes += batch.mean(torch.stack([h, h - batch.mean(h)]).norm(dim=2).T)
             self.steps += 1
         losses = {"clustering": self.weight * self.clustering_loss(h).mean()}
         if self.network_learns:
@@ -170,17 +176,15 @@ class DeepKMeans(AutoencoderClusterer):
     """
 
     annealing: bool = False
-    weight: float = 0.1
-    alphas: Sequence[float] | Literal["auto"] = "auto"
+    weight: float = knob(0.1, low=0)
+    alphas: Sequence[float] | Literal["auto"] = knob("auto", check=check_alphas)
     distance: Literal["euclidean", "cosine"] | Distance = "euclidean"
     reconstruction: Between = "euclidean"
-    l2: float = 0.0
+    l2: float = knob(0.0, low=0)
     init: str | Any = "auto"
 
     starts: ClassVar[tuple[str, ...]] = ("auto", "uniform", "k-means", "k-means++", "random")
     code: ClassVar[tuple[str, ...]] = ("distance",)
-    choices: ClassVar[dict[str, tuple[Any, ...]]] = {**AutoencoderClusterer.choices, "annealing": (True, False)}
-    ranges: ClassVar[dict[str, tuple[float, float]]] = {"weight": (0, math.inf), "l2": (0, math.inf)}
     papers: ClassVar[dict[str, dict[str, Any]]] = {
         name + suffix: paper_settings(k, **settings)
         for name, k in (("mnist", 10), ("usps", 10), ("20newsgroups", 20), ("rcv1", 4))
@@ -203,41 +207,19 @@ class DeepKMeans(AutoencoderClusterer):
         return ClusterLayer(self.n_clusters, autoencoder.embedding_dim, alpha=0.5, sphere=sphere)
 
     def build_model(self, autoencoder: Autoencoder, n_samples: int) -> DeepKMeansModel:
-        start: Any = self.first_centers(autoencoder.embedding_dim)
+        return DeepKMeansModel(autoencoder, self.build_clusters(autoencoder), self)
+
+    def first_centers(self, embedding_dim: int) -> Any:
+        start: Any = super().first_centers(embedding_dim)
         if isinstance(start, str) and start == "auto":
-            start = "uniform" if self.annealing else "k-means"
-        return DeepKMeansModel(
-            autoencoder,
-            self.build_clusters(autoencoder),
-            weight=self.weight,
-            alphas=self._alphas(),
-            start=start,
-            reconstruction=self.reconstruction,
-            l2=self.l2,
-        )
+            return "uniform" if self.annealing else "k-means"
+        return start
+
+    def schedule(self) -> Sequence[float]:
+        """The values of α, one after the other."""
+        if isinstance(self.alphas, str):
+            return annealing_schedule() if self.annealing else (SHARP,)
+        return [float(alpha) for alpha in self.alphas]
 
     def offline(self) -> str:
         return "the mean is no centre under a distance of your own" if callable(self.distance) else ""
-
-    def _alphas(self) -> Sequence[float]:
-        if isinstance(self.alphas, str):
-            return annealing_schedule() if self.annealing else (1000.0,)
-        return [float(alpha) for alpha in self.alphas]
-
-    def _check_settings(self) -> None:
-        super()._check_settings()
-        for name in ("distance", "reconstruction"):
-            value = getattr(self, name)
-            if not callable(value) and value not in ("euclidean", "cosine"):
-                raise ValueError(f"{name}={value!r} should be 'euclidean', 'cosine' or a callable.")
-        wrong = ValueError(f"alphas={self.alphas!r} should be 'auto' or numbers > 0.")
-        if isinstance(self.alphas, str):
-            if self.alphas != "auto":
-                raise wrong
-            return
-        try:
-            alphas = self._alphas()
-        except (TypeError, ValueError):
-            raise wrong from None
-        if not alphas or not all(0 < alpha < math.inf for alpha in alphas):
-            raise wrong

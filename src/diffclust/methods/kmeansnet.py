@@ -13,21 +13,22 @@ is uniform and every W_j gets the same push. The default keeps the centres on th
 tied, moves them in closed form, and goes back to the best partition if it starts to dissolve.
 """
 
-import math
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
 
 from ..engine.data import Batch, Data
+from ..engine.guard import Guard
 from ..engine.model import ClusterModel, Losses, Pretraining
 from ..estimator.base import PrototypeClusterer, hyperparameters
+from ..estimator.knobs import knob
 from ..estimator.streams import Arrived
 from ..nn.autoencoders import Autoencoder
-from ..nn.cluster import ClusterLayer, Start
+from ..nn.cluster import ClusterLayer
 from ..nn.ops import hard
-from ..nn.parallel import totals
 
+KEEP_FROM = 0.95  # of the effective clusters at the start: a state with fewer is not kept, however small its scatter
 ALPHA_GRID = tuple(m * 10.0**p for p in range(-5, 1) for m in (1, 5))
 
 
@@ -36,22 +37,15 @@ class KMeansNetModel(ClusterModel):
     members: Tensor  # their number
     squares: Tensor  # sum of |z|² over all rows
 
-    def __init__(
-        self,
-        autoencoder: Autoencoder,
-        clusters: ClusterLayer,
-        *,
-        weight: float,
-        center_step: float,
-        start: Start | Tensor,
-        repair: bool,
-    ) -> None:
+    def __init__(self, autoencoder: Autoencoder, clusters: ClusterLayer, settings: "KMeansNet") -> None:
         super().__init__(autoencoder, clusters)
-        self.weight, self.center_step, self.start, self.repair = weight, center_step, start, repair
+        self.weight, self.center_step = settings.weight, settings.center_step
+        self.start = settings.first_centers(clusters.embedding_dim)
         self.closed_form = clusters.tied
         clusters.weight.requires_grad_(not self.closed_form)
-        self.best_scatter, self.first_count = float("inf"), 0.0
-        self.best_state: dict[str, Tensor] = {}
+        if settings.repair:
+            advice = f"A larger alpha than {clusters.alpha:g} keeps them apart."
+            self.guard = Guard(self, keep_from=KEEP_FROM, advice=advice)
         # in double precision, since within and total scatter are differences of these
         k, d = clusters.n_clusters, clusters.embedding_dim
         self.register_buffer("sums", torch.zeros(k, d, dtype=torch.float64))
@@ -65,14 +59,14 @@ class KMeansNetModel(ClusterModel):
         self.place_centers(data, self.start)
         self.forget()
         self.count(self.sample_embedding(data))
-        self.watch()
+        self.is_sound(data)
 
     def before_epoch(self, epoch: int, data: Data) -> None:
         self.forget()
 
     def forget(self) -> None:
-        for total in (self.sums, self.members, self.squares):
-            total.zero_()
+        for counter in (self.sums, self.members, self.squares):
+            counter.zero_()
 
     def count(self, z: Tensor) -> None:
         z = z.double()
@@ -93,52 +87,24 @@ class KMeansNetModel(ClusterModel):
     def after_step(self, batch: Batch) -> None:
         if self.closed_form:
             self.clusters.move_(self.z, self.center_step)
-        if self.repair:
+        if self.guard:
             self.count(self.z)
 
     def after_epoch(self, epoch: int, data: Data) -> None:
-        if self.repair and (trouble := self.watch()):
-            self.load_state_dict(self.best_state)
-            self.finished = True
-            self.note(
-                "collapse",
-                f"Clusters began to dissolve in epoch {epoch} ({trouble}): went back to the best partition and "
-                f"stopped. A larger alpha than {self.clusters.alpha:g} keeps them apart.",
-            )
+        if self.guard and not self.is_sound(data):
+            self.guard.go_back(epoch)
 
     @torch.no_grad()
-    def watch(self) -> str:
-        """Look at the hard partition: its scatter, the share of the embedding's variance left inside clusters, and
-        its effective number of clusters, exp of the entropy of their sizes. Soft assignments dissolve clusters in two
-        ways: centres drift together and scatter climbs, or clusters merge and the number falls. Says so if they do,
-        and keeps the best state otherwise; the first look, before training, is the mark. Both are shares, so that it
-        does not matter how many processes counted a row."""
-        sums, members, squares = totals(self.sums, self.members, self.squares)
+    def is_sound(self, data: Data) -> bool:
+        """Whether the guard is content with the hard partition: its sizes, and its scatter, the share of the
+        embedding's variance left inside clusters. Both are shares, so that it does not matter that before training
+        every process has counted every row."""
+        if not self.guard:
+            return True
+        sums, members, squares = data.total(self.sums, self.members, self.squares)
         within = squares - (sums.square().sum(1) / members.clamp_min(1)).sum()
-        total = squares - sums.sum(0).square().sum() / members.sum()
-        scatter = (within / total.clamp_min(1e-12)).item()
-        count = torch.distributions.Categorical(probs=members).entropy().exp().item()
-        self.first_count = self.first_count or count
-        if scatter <= self.best_scatter and count >= 0.95 * self.first_count:
-            self.best_scatter = scatter
-            self.best_state = {name: value.clone() for name, value in self.state_dict().items()}
-        elif scatter > 1.15 * self.best_scatter + 0.01:
-            return f"variance left inside rose from {self.best_scatter:.3f} to {scatter:.3f} of the whole"
-        elif count < 0.8 * self.first_count:
-            return f"effective clusters fell from {self.first_count:.1f} to {count:.1f}"
-        return ""
-
-    def after_training(self, data: Data) -> None:
-        self.best_state = {}
-
-    def training_state(self) -> dict[str, Any]:
-        best = {"scatter": self.best_scatter, "count": self.first_count, "state": self.best_state}
-        return {**super().training_state(), "best": best}
-
-    def load_training_state(self, state: dict[str, Any]) -> None:
-        super().load_training_state(state)
-        best = state["best"]
-        self.best_scatter, self.first_count, self.best_state = best["scatter"], best["count"], best["state"]
+        whole = squares - sums.sum(0).square().sum() / members.sum()
+        return self.guard.look(members, (within / whole.clamp_min(1e-12)).item())
 
     def clustering_loss(self, z: Tensor) -> Tensor:
         return self.clusters.losses(z)
@@ -167,25 +133,17 @@ class KMeansNet(PrototypeClusterer):
     repair: go back to the best partition when clusters begin to dissolve, and stop. False: go on regardless.
     """
 
-    alpha: float = 20.0
-    weight: float = 0.05
+    alpha: float = knob(20.0, low=1e-12)  # the loss is divided by it
+    weight: float = knob(0.05, low=0)
     decoupled: bool = False
-    center_step: float = 0.1
+    center_step: float = knob(0.1, low=0, high=1)
     init: str | Any = "k-means"
     joint: bool = False
-    noise: float = 0.0
-    dropout: float = 0.2
-    bottleneck: str = "linear"
+    noise: float = knob(0.0, low=0, high=1)
+    dropout: float = knob(0.2, low=0, high=1)
+    bottleneck: Literal["linear", "sigmoid"] = "linear"
     repair: bool = True
 
-    choices: ClassVar = {"bottleneck": ("linear", "sigmoid")}
-    ranges: ClassVar = {
-        "alpha": (1e-12, math.inf),
-        "weight": (0, math.inf),
-        "center_step": (0, 1),
-        "noise": (0, 1),
-        "dropout": (0, 1),
-    }
     papers: ClassVar[dict[str, dict[str, Any]]] = {
         name: {
             "n_clusters": 10,
@@ -221,14 +179,7 @@ class KMeansNet(PrototypeClusterer):
             tied=not self.decoupled,
             sphere=not self.decoupled,
         )
-        return KMeansNetModel(
-            autoencoder,
-            clusters,
-            weight=self.weight,
-            center_step=self.center_step,
-            start=self.first_centers(autoencoder.embedding_dim),
-            repair=self.repair,
-        )
+        return KMeansNetModel(autoencoder, clusters, self)
 
     def network_options(self) -> dict[str, dict[str, Any]]:
         return {

@@ -13,9 +13,7 @@ and the graph W is cut: rows of the k largest eigenvectors of D^-½ W D^-½, bro
 It is transductive: it labels the rows it was given and no others. `SSCNet` learns to answer for new rows.
 """
 
-import numbers
 import warnings
-from dataclasses import field
 from typing import Any, Self
 
 import numpy as np
@@ -33,6 +31,7 @@ from ..engine.data import Data
 from ..engine.distributed import current_processes
 from ..engine.runtime import choose_device, restart_seeds
 from ..estimator.base import hyperparameters
+from ..estimator.knobs import check_knobs, knob
 from ..metrics import effective_clusters
 from ..nn.self_expression import self_expression
 from ..reading.inputs import read
@@ -59,13 +58,13 @@ class SSC(ClusterMixin, BaseEstimator):
     random_state: an int for the same answer every time.
     """
 
-    n_clusters: int = field(default=8, kw_only=False)
-    alpha: float = 5.0
+    n_clusters: int = knob(8, low=1, kw_only=False)
+    alpha: float = knob(5.0, above=1)
     device: str = "auto"
     random_state: int | np.random.RandomState | None = None
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        self._check_settings()
+        check_knobs(self)
         if not current_processes().alone:
             raise ValueError("SSC cannot be shared by several processes: it writes every row by all others.")
         given = read(self, X, fitting=True)
@@ -126,15 +125,6 @@ class SSC(ClusterMixin, BaseEstimator):
             "repeated": repeated,
             "warnings": messages,
         }
-
-    def _check_settings(self) -> None:
-        k = self.n_clusters
-        if not isinstance(k, numbers.Integral) or isinstance(k, bool):
-            raise TypeError(f"n_clusters={k!r} should be an integer.")
-        if k < 1:
-            raise ValueError(f"n_clusters={k} should be >= 1.")
-        if not isinstance(self.alpha, numbers.Real) or not 1 < self.alpha < np.inf:
-            raise ValueError(f"alpha={self.alpha!r} should be a finite number > 1.")
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

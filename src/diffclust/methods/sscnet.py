@@ -30,7 +30,6 @@ subspace is what SSC is about, and a free dictionary forgets the subspaces. L-AD
 """
 
 import math
-import numbers
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -42,6 +41,7 @@ from ..engine.data import Batch, Data
 from ..engine.model import ClusterModel, Losses, Trainable
 from ..estimator import networks
 from ..estimator.base import PrototypeClusterer, hyperparameters
+from ..estimator.knobs import knob
 from ..estimator.streams import Arrived
 from ..nn.autoencoders import Autoencoder, ConvDictionary, RowDictionary
 from ..nn.cluster import ClusterLayer
@@ -95,28 +95,16 @@ class SSCNetModel(ClusterModel):
     basis: Tensor  # its spectral coordinates, the start of the next look
     start: Tensor  # Y at the first eigenvector layer
 
-    def __init__(
-        self,
-        autoencoder: Autoencoder,
-        clusters: ClusterLayer,
-        *,
-        n_blocks: int | Literal["auto"],
-        n_layers: int,
-        n_neighbors: int,
-        graph: Graph,
-        sparsity: float,
-        spectral_weight: float,
-        weight: float,
-        sample_weights: bool,
-        reference_size: int,
-        tolerance: float,
-    ) -> None:
+    def __init__(self, autoencoder: Autoencoder, clusters: ClusterLayer, settings: "SSCNet") -> None:
         super().__init__(autoencoder, clusters)
-        self.sparsity, self.spectral_weight, self.weight = sparsity, spectral_weight, weight
-        self.n_neighbors, self.graph, self.sample_weights = n_neighbors, graph, sample_weights
-        self.reference_size, self.tolerance, self.calm = reference_size, tolerance, 0
+        self.sparsity, self.sample_weights = settings.sparsity, settings.sample_weights
+        self.spectral_weight, self.weight = settings.spectral_weight, settings.weight
+        self.n_neighbors, self.graph = int(settings.n_neighbors), settings.graph
+        self.reference_size, self.tolerance = int(settings.reference_size), settings.tolerance
+        self.calm = 0  # epochs for which the pseudo-labels have rested
         self.homogeneous = isinstance(autoencoder, RowDictionary)
         width, shape = autoencoder.embedding_dim, autoencoder.input_shape
+        n_blocks = settings.n_blocks
         if n_blocks == "auto":  # other networks have batch norm, whose statistics are of samples and not of residuals
             n_blocks = 4 if isinstance(autoencoder, (RowDictionary, ConvDictionary)) else 1
         starts: dict[str, Any] = {"norm": "elements", "threshold": 0.01}
@@ -127,7 +115,7 @@ class SSCNetModel(ClusterModel):
             for _ in range(n_blocks if self.network_learns else 0)
         )
         k = clusters.n_clusters
-        self.layers = nn.ModuleList(EigenvectorLayer(k) for _ in range(n_layers))
+        self.layers = nn.ModuleList(EigenvectorLayer(k) for _ in range(int(settings.n_layers)))
         self.classifier = Classifier(width, clusters.embedding_dim)
         self.register_buffer("placed", torch.zeros((), dtype=torch.bool))
         self.register_buffer("turn", torch.zeros(()))
@@ -203,9 +191,7 @@ class SSCNetModel(ClusterModel):
 
     @torch.no_grad()
     def label(self, data: Data) -> Tensor:
-        """Spectral clusters of the reference set, extended to every row by its nearest references."""
-        was_training = self.training
-        self.eval()
+        """Spectral clusters of the reference set, extended to every row by its nearest references; in eval mode."""
         known = data.map(lambda x: self.features(self.codes(x)[0]), self.reference)
         near = min(self.n_neighbors, len(known) - 1)
         operator = laplacian(affinity(known, near, self.graph), normalized=True)
@@ -222,9 +208,7 @@ class SSCNetModel(ClusterModel):
             y = F.normalize((weight[..., None] * rows[nearest.indices]).sum(1), dim=1)
             return squared_distances(y, centers).argmin(1)
 
-        labels = data.map(vote)
-        self.train(was_training)
-        return labels
+        return data.map(vote)
 
     def align(self, labels: Tensor) -> Tensor:
         """Give the new clusters the numbers of the old ones they share most rows with."""
@@ -244,13 +228,13 @@ class SSCNetModel(ClusterModel):
         # a few more than k: the k-th and the next are often nearly equal, and either may be the one that matters
         vectors = min(len(self.reference), k + math.ceil(k / 5))
         self.basis = random_orthonormal(len(self.reference), vectors, like=self.turn)
-        self.pseudo = self.label(data)
-        self.start_classifier(data)
+        with self.evaluating():
+            self.pseudo = self.label(data)
+            self.start_classifier(data)
 
     @torch.no_grad()
     def start_classifier(self, data: Data) -> None:
-        """Ridge regression of the pseudo-labels: each cluster to a corner of its own."""
-        self.eval()
+        """Ridge regression of the pseudo-labels, each cluster to a corner of its own; in eval mode."""
         index = data.draw(SAMPLE)
         labels = self.pseudo[index]
         k, dim = self.clusters.n_clusters, self.clusters.embedding_dim
@@ -261,12 +245,12 @@ class SSCNetModel(ClusterModel):
         member = F.one_hot(labels, k).to(u)
         count = member.sum(0)[:, None]
         self.clusters.set_centers(torch.where(count > 0, member.T @ u / count.clamp_min(1), corners))
-        self.train()
 
     def before_epoch(self, epoch: int, data: Data) -> None:
         if epoch == 0:
             return
-        labels = self.align(self.label(data))
+        with self.evaluating():
+            labels = self.align(self.label(data))
         moved = (labels != self.pseudo).double().mean().item()
         self.pseudo.copy_(labels)
         self.calm = self.calm + 1 if moved <= self.tolerance else 0
@@ -293,7 +277,6 @@ class SSCNetModel(ClusterModel):
     @torch.no_grad()
     def after_training(self, data: Data) -> None:
         self.note_if_settled(f"{CALM} calm epochs, by tolerance={self.tolerance:g}")
-        self.eval()
         index = data.draw(SAMPLE)
         nearest = self.clusters.distances(data.map(self.embed, index)).argmin(0)
         self.prototypes.copy_(data.map(lambda x: self.codes(x)[0], index[nearest]))
@@ -364,30 +347,19 @@ class SSCNet(PrototypeClusterer):
     tolerance: share of pseudo-labels that may change in a calm epoch; five such end the training.
     """
 
-    n_blocks: int | Literal["auto"] = "auto"
-    n_atoms: int = 512
-    n_neighbors: int = 10
-    graph: Literal["knn", "full"] = "knn"
-    n_layers: int = 10
-    sparsity: float = 0.15
-    spectral_weight: float = 0.15
-    weight: float = 0.15
+    n_blocks: int | Literal["auto"] = knob("auto", low=0)
+    n_atoms: int = knob(512, low=1)
+    n_neighbors: int = knob(10, low=1)
+    graph: Graph = "knn"
+    n_layers: int = knob(10, low=0)
+    sparsity: float = knob(0.15, low=0)
+    spectral_weight: float = knob(0.15, low=0)
+    weight: float = knob(0.15, low=0)
     sample_weights: bool = True
-    reference_size: int = 2000
-    tolerance: float = 1e-3
+    reference_size: int = knob(2000, low=2)
+    tolerance: float = knob(1e-3, low=0, high=1)
 
     indivisible: ClassVar[str] = "its graph is of all rows of a batch"
-    choices: ClassVar = {"graph": ("knn", "full"), "sample_weights": (True, False)}
-    ranges: ClassVar = {
-        "n_atoms": (1, math.inf),
-        "n_neighbors": (1, math.inf),
-        "n_layers": (0, math.inf),
-        "sparsity": (0, math.inf),
-        "spectral_weight": (0, math.inf),
-        "weight": (0, math.inf),
-        "reference_size": (2, math.inf),
-        "tolerance": (0, 1),
-    }
     papers: ClassVar[dict[str, dict[str, Any]]] = {
         name: {
             "n_clusters": 10,
@@ -404,6 +376,8 @@ class SSCNet(PrototypeClusterer):
         }
         for name in ("mnist", "usps", "cifar10")
     }
+
+    learns_by_neighbours: ClassVar[bool] = False  # its dictionary has a graph of its own
 
     def build_autoencoder(self, data: Data) -> Autoencoder:
         kind = self.network
@@ -425,24 +399,6 @@ class SSCNet(PrototypeClusterer):
     def online_learner(self, model: ClusterModel) -> Trainable:
         raise ValueError("learn_network=True: the pseudo-labels that SSCNet's network learns are those of all rows.")
 
-    def _check_settings(self) -> None:
-        super()._check_settings()
-        blocks = self.n_blocks
-        if blocks != "auto" and not (isinstance(blocks, numbers.Integral) and blocks >= 0):
-            raise ValueError(f"n_blocks={blocks!r} should be 'auto' or an integer >= 0.")
-
     def build_model(self, autoencoder: Autoencoder, n_samples: int) -> SSCNetModel:
-        return SSCNetModel(
-            autoencoder,
-            ClusterLayer(self.n_clusters, self.embedding_dim, assignment="softmax"),
-            n_blocks=self.n_blocks,
-            n_layers=int(self.n_layers),
-            n_neighbors=int(self.n_neighbors),
-            graph=self.graph,
-            sparsity=self.sparsity,
-            spectral_weight=self.spectral_weight,
-            weight=self.weight,
-            sample_weights=self.sample_weights,
-            reference_size=int(self.reference_size),
-            tolerance=self.tolerance,
-        )
+        clusters = ClusterLayer(self.n_clusters, self.embedding_dim, assignment="softmax")
+        return SSCNetModel(autoencoder, clusters, self)

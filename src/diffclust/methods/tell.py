@@ -13,7 +13,6 @@ and the network sees the reconstruction alone; in odd ones the centres rest, and
 towards them.
 """
 
-import math
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -22,11 +21,11 @@ from torch import Tensor
 from ..engine.data import Batch, Data
 from ..engine.model import ClusterModel, Losses
 from ..estimator.base import PrototypeClusterer, hyperparameters
+from ..estimator.knobs import knob
 from ..estimator.streams import Arrived
-from ..nn.autoencoders import Autoencoder
-from ..nn.cluster import ClusterLayer, Start
+from ..nn.autoencoders import Autoencoder, Identity, ScaledRows
+from ..nn.cluster import ClusterLayer
 from ..nn.ops import largest, one_hot
-from ..nn.parallel import total
 
 CenterUpdate = Literal["normalized", "optimizer", "unnormalized"]
 
@@ -38,26 +37,16 @@ class TELLModel(ClusterModel):
     members: Tensor  # how many rows each centre won in this epoch
     step: Tensor
 
-    def __init__(
-        self,
-        autoencoder: Autoencoder,
-        clusters: ClusterLayer,
-        *,
-        weight: float,
-        center_step: float,
-        center_decay: float,
-        center_update: CenterUpdate,
-        start: Start | Tensor,
-        repair: bool,
-    ) -> None:
+    def __init__(self, autoencoder: Autoencoder, clusters: ClusterLayer, settings: "TELL") -> None:
         super().__init__(autoencoder, clusters)
-        self.weight, self.center_step, self.center_decay = weight, center_step, center_decay
-        self.center_update, self.start, self.repair = center_update, start, repair
-        self.closed_form = center_update == "normalized"
+        self.weight, self.start = settings.weight, settings.first_centers(clusters.embedding_dim)
+        self.center_step, self.center_decay = settings.center_step, settings.center_decay
+        self.center_update, self.repair = settings.center_update, settings.repair
+        self.closed_form = self.center_update == "normalized"
         clusters.weight.requires_grad_(not self.closed_form)
         self.moving_centers = True
         self.register_buffer("members", torch.zeros(clusters.n_clusters))
-        self.register_buffer("step", torch.tensor(center_step))
+        self.register_buffer("step", torch.tensor(self.center_step))
 
     def before_training(self, data: Data) -> None:
         self.place_centers(data, self.start)
@@ -94,11 +83,8 @@ class TELLModel(ClusterModel):
         what all its versions are pulled to."""
         if batch.x is batch.clean or self.moving_centers:
             return largest(logits)
-        with torch.no_grad():
-            self.eval()
-            owner = largest(self.clusters.logits(self.embed(batch.clean)))
-            self.train()
-        return owner
+        with torch.no_grad(), self.evaluating():
+            return largest(self.clusters.logits(self.embed(batch.clean)))
 
     def after_backward(self) -> None:
         if not self.moving_centers:
@@ -116,11 +102,9 @@ class TELLModel(ClusterModel):
                 self.clusters.move_(self.z, self.step, member)
 
     def after_epoch(self, epoch: int, data: Data) -> None:
-        dead = total(self.members) == 0
-        if self.repair and self.moving_centers and bool(dead.any()):
-            self.clusters.revive_(dead, self.sample_embedding(data, 1024))
-            for _ in range(int(dead.sum())):
-                self.note("repaired", "A centre that won no row was moved to a badly served row.")
+        if self.repair and self.moving_centers:
+            (members,) = data.total(self.members)
+            self.revive(members == 0, data)
 
     def clustering_loss(self, z: Tensor) -> Tensor:
         return self.loss_of_members(z, self.clusters.distances(z).amin(1))
@@ -149,23 +133,16 @@ class TELL(PrototypeClusterer):
     repair: move a centre that wins no row in an epoch to a badly served row. False: the literal paper.
     """
 
-    weight: float = 0.5
-    center_step: float = 0.1
-    center_decay: float = 0.0
+    weight: float = knob(0.5, low=0)
+    center_step: float = knob(0.1, low=0, high=1)
+    center_decay: float = knob(0.0, low=0)
     center_update: CenterUpdate = "normalized"
     init: str | Any = "k-means"
     joint: bool = True
     sphere: bool | Literal["auto"] = "auto"
-    dropout: float = 0.2
+    dropout: float = knob(0.2, low=0, high=1)
     repair: bool = True
 
-    choices: ClassVar = {"center_update": ("normalized", "optimizer", "unnormalized"), "sphere": ("auto", True, False)}
-    ranges: ClassVar = {
-        "weight": (0, math.inf),
-        "center_step": (0, 1),
-        "center_decay": (0, math.inf),
-        "dropout": (0, 1),
-    }
     papers: ClassVar[dict[str, dict[str, Any]]] = {
         name: {
             "n_clusters": 10,
@@ -192,21 +169,13 @@ class TELL(PrototypeClusterer):
     }
 
     def build_model(self, autoencoder: Autoencoder, n_samples: int) -> TELLModel:
-        sphere = self.network != "identity" if self.sphere == "auto" else self.sphere
+        learnt = not isinstance(autoencoder, Identity | ScaledRows)
+        sphere = learnt if self.sphere == "auto" else self.sphere
         if not sphere and self.center_update != "normalized":
             raise ValueError(f"center_update={self.center_update!r} needs sphere=True.")
         alpha = 1.0 if self.center_update == "normalized" else ALPHA
         clusters = ClusterLayer(self.n_clusters, autoencoder.embedding_dim, alpha=alpha, sphere=sphere)
-        return TELLModel(
-            autoencoder,
-            clusters,
-            weight=self.weight,
-            center_step=self.center_step,
-            center_decay=self.center_decay,
-            center_update=self.center_update,
-            start=self.first_centers(autoencoder.embedding_dim),
-            repair=self.repair,
-        )
+        return TELLModel(autoencoder, clusters, self)
 
     def network_options(self) -> dict[str, dict[str, Any]]:
         return {"dense": {"dropout": self.dropout}}

@@ -22,29 +22,28 @@ import torch
 from torch import Tensor, nn
 
 from ..engine.data import Batch, Data
+from ..engine.guard import Guard
 from ..engine.model import ClusterModel, Losses
 from ..estimator.base import hyperparameters
+from ..estimator.knobs import knob
 from ..nn.autoencoders import Autoencoder
-from ..nn.cluster import Start
 from ..nn.mixture import GaussianMixture
 from ..nn.ops import hard
 from .autoencoder import AutoencoderClusterer, paper_settings
+
+FIRST_SPREAD = 0.1  # σ̃² at the start, as a share of the components' variance: our choice, the paper draws its weights
+DECAY_EVERY, LEAST_RATE = 10, 0.1  # epochs between decays of the learning rate, and where these end: the authors'
+LEAST_LOG_GAMMA = -23  # the authors' floor of γ, 1e-10
+COUNTED = 10_000  # rows the components' sizes are taken on
 
 
 class VaDEModel(ClusterModel):
     clusters: GaussianMixture
 
-    def __init__(
-        self,
-        autoencoder: Autoencoder,
-        clusters: GaussianMixture,
-        *,
-        start: Start | Tensor,
-        decay: float,
-        repair: bool,
-    ) -> None:
-        super().__init__(autoencoder, clusters, guarded=repair)
-        self.start, self.decay = start, decay
+    def __init__(self, autoencoder: Autoencoder, clusters: GaussianMixture, settings: "VaDE") -> None:
+        super().__init__(autoencoder, clusters)
+        self.start, self.decay = settings.first_centers(clusters.embedding_dim), settings.decay
+        self.guard = Guard(self) if settings.repair else None
         # σ̃ of a network that gives none: one a coordinate, for all rows
         self.log_spread = nn.Parameter(torch.zeros(clusters.embedding_dim), requires_grad=self.network_learns)
 
@@ -56,8 +55,7 @@ class VaDEModel(ClusterModel):
         else:
             self.clusters.place(z, self.start)
         with torch.no_grad():
-            # a tenth of the components' variance [our choice; the paper starts from drawn weights]
-            log_variance = (0.1 * self.clusters.log_variances.exp().mean()).log().item()
+            log_variance = (FIRST_SPREAD * self.clusters.log_variances.exp().mean()).log().item()
             self.log_spread.fill_(log_variance)
             if self.autoencoder.variational:
                 self.autoencoder.reset_spread(log_variance)
@@ -65,7 +63,7 @@ class VaDEModel(ClusterModel):
             self.guard.look(self.sizes(data))
 
     def rate(self, epoch: int) -> float:
-        return max(self.decay ** (epoch // 10), 0.1)
+        return max(self.decay ** (epoch // DECAY_EVERY), LEAST_RATE)
 
     def loss(self, batch: Batch) -> Losses:
         if not self.network_learns:
@@ -84,7 +82,7 @@ class VaDEModel(ClusterModel):
     def divergence(self, z: Tensor, mean: Tensor, log_variance: Tensor) -> Tensor:
         """All of L but its first line, of each row: (b,)."""
         mixture = self.clusters
-        log_gamma = torch.log_softmax(mixture.logits(z), dim=1).clamp_min(-23)  # the authors' floor of 1e-10
+        log_gamma = torch.log_softmax(mixture.logits(z), dim=1).clamp_min(LEAST_LOG_GAMMA)
         gamma = log_gamma.exp()
         spread = log_variance.exp()[:, None] + (mean[:, None] - mixture.centers).square()  # (b, k, d)
         prior = (mixture.log_variances + spread * (-mixture.log_variances).exp()).sum(2) / 2
@@ -101,7 +99,7 @@ class VaDEModel(ClusterModel):
 
     @torch.no_grad()
     def sizes(self, data: Data) -> Tensor:
-        return hard(self.clusters.logits(self.sample_embedding(data, 10_000))).sum(0)
+        return hard(self.clusters.logits(self.sample_embedding(data, COUNTED))).sum(0)
 
 
 @hyperparameters
@@ -117,11 +115,9 @@ class VaDE(AutoencoderClusterer):
     repair: go back to the last sound epoch when components begin to die, and stop. False: go on regardless.
     """
 
-    decay: float = 0.9
+    decay: float = knob(0.9, above=0, high=1)
     repair: bool = True
 
-    choices: ClassVar[dict[str, tuple[Any, ...]]] = {**AutoencoderClusterer.choices, "repair": (True, False)}
-    ranges: ClassVar[dict[str, tuple[float, float]]] = {"decay": (1e-6, 1)}
     papers: ClassVar[dict[str, dict[str, Any]]] = {
         "mnist": paper_settings(
             10,
@@ -136,17 +132,12 @@ class VaDE(AutoencoderClusterer):
     }
 
     def build_model(self, autoencoder: Autoencoder, n_samples: int) -> VaDEModel:
-        return VaDEModel(
-            autoencoder,
-            GaussianMixture(self.n_clusters, autoencoder.embedding_dim),
-            start=self.first_centers(autoencoder.embedding_dim),
-            decay=self.decay,
-            repair=self.repair,
-        )
+        return VaDEModel(autoencoder, GaussianMixture(self.n_clusters, autoencoder.embedding_dim), self)
 
     def offline(self) -> str:
         return "weights and variances of the mixture would stay behind its means"
 
     def network_options(self) -> dict[str, dict[str, Any]]:
         own = {"dense": {"glorot": True, "variational": True}, "conv": {"variational": True}}
+        own |= {"rows": {"variational": True}}
         return {**super().network_options(), **own}

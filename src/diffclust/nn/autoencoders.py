@@ -270,6 +270,103 @@ class PoolingAutoencoder(Autoencoder):
         self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
 
+class ScaledRows(Autoencoder):
+    """No network but units: rows as directions from the middle of the data, each of length √p.
+
+        u = P (x - shift) / scale,   z = √p u / |u|
+
+    components: p, the number of principal components in P; 0: P is the identity, and p the number of columns.
+    """
+
+    basis: Tensor  # P (p, d), or nothing
+    length: Tensor  # mean of |u| / √p, by which directions become rows again
+
+    def __init__(
+        self, input_shape: Sequence[int], embedding_dim: int = 0, output: Output = "linear", components: int = 0
+    ) -> None:
+        d = int(torch.Size(tuple(input_shape)).numel())
+        super().__init__(input_shape, embedding_dim or components or d, "linear")
+        self.config |= {"components": components}
+        self.register_buffer("basis", torch.zeros(components, d))
+        self.register_buffer("length", torch.ones(()))
+        self.encoder, self.decoder = nn.Flatten(), nn.Identity()
+
+    @property
+    def components(self) -> int:
+        """Of u: p."""
+        return len(self.basis) or self.n_values
+
+    def scaled(self, x: Tensor) -> Tensor:
+        """u, (b, p)."""
+        u = ((x - self.shift) / self.scale).flatten(1)
+        return u @ self.basis.T if len(self.basis) else u
+
+    def normalize(self, x: Tensor) -> Tensor:
+        return self.components**0.5 * F.normalize(self.scaled(x), dim=1)
+
+    def synthesise(self, z: Tensor) -> Tensor:
+        u = self.decoder(z) * self.length
+        return (u @ self.basis if len(self.basis) else u).reshape(len(z), *self.input_shape)
+
+    def reconstruction_loss(self, x: Tensor, z: Tensor) -> Tensor:
+        return F.mse_loss(self.decoder(z), self.scaled(x) / self.length)
+
+    def negative_log_likelihood(self, x: Tensor, z: Tensor) -> Tensor:
+        return self.components * self.reconstruction_loss(x, z) / 2
+
+    @torch.no_grad()
+    def set_rows(self, shift: Tensor, scale: Tensor, rows: Tensor) -> None:
+        """Units, principal components and the mean length, the last two of a sample of rows."""
+        self.set_units(shift, scale)
+        if len(self.basis):
+            u = ((rows - shift) / scale).flatten(1)
+            self.basis.copy_(principal_directions(u, len(self.basis)))
+        self.length.copy_(self.scaled(rows).norm(dim=1).mean().clamp_min(1e-12) / self.components**0.5)
+
+
+class RowAutoencoder(ScaledRows):
+    """For measurements, counts, words, embeddings: scaled rows, then p-128-128-embedding with batch norm; mirrored."""
+
+    def __init__(
+        self,
+        input_shape: Sequence[int],
+        embedding_dim: int = 10,
+        output: Output = "linear",
+        components: int = 0,
+        hidden: Sequence[int] = (128, 128),
+        variational: bool = False,
+    ) -> None:
+        super().__init__(input_shape, embedding_dim, output, components)
+        self.config |= {"hidden": list(hidden), "variational": variational}
+        self.variational = variational
+        self.encoder = Chain(*_normed_chain([self.components, *hidden, embedding_dim * (1 + variational)]))
+        self.decoder = Chain(*_normed_chain([embedding_dim, *reversed(hidden), self.components]))
+
+
+@torch.no_grad()
+def principal_directions(u: Tensor, k: int) -> Tensor:
+    """The k directions in which rows u (n, d) vary most, (k, d); where there are fewer, zeros for the rest."""
+    u = u - u.mean(0)
+    n, d = u.shape
+    found = min(k, n, d)
+    if min(n, d) <= 2_000:  # one small matrix of products is cheaper than iterations, and exact
+        products = u.T @ u if d <= n else u @ u.T
+        vectors = torch.linalg.eigh(products.double()).eigenvectors[:, -found:].flip(1).to(u.dtype)
+        directions = vectors.T if d <= n else F.normalize(vectors.T @ u, dim=1)
+    else:
+        directions = torch.svd_lowrank(u, q=found + 10, niter=4)[2][:, :found].T
+    return torch.cat([directions, directions.new_zeros(k - found, d)])
+
+
+def _normed_chain(widths: Sequence[int]) -> list[nn.Module]:
+    """Linear layers with batch norm and ReLU between them."""
+    layers: list[nn.Module] = []
+    for i, (fan_in, fan_out) in enumerate(itertools.pairwise(widths)):
+        layers += [nn.BatchNorm1d(fan_in), nn.ReLU()] if i else []
+        layers.append(nn.Linear(fan_in, fan_out))
+    return layers
+
+
 class RowDictionary(Autoencoder):
     """Samples as combinations of samples: a linear dictionary of `embedding_dim` atoms which starts as rows of the
     data (`set_atoms`), so that sparse codes say who writes whom, as in subspace clustering. Lengths do not count."""
@@ -360,4 +457,6 @@ NETWORKS: dict[str, type[Autoencoder]] = {
     "conv-dictionary": ConvDictionary,
     "conv-pool": PoolingAutoencoder,
     "identity": Identity,
+    "rows": RowAutoencoder,
+    "scaled": ScaledRows,
 }

@@ -23,29 +23,31 @@ from .kmeans import kmeans_plus_plus, lloyd
 Metric = Literal["euclidean", "cosine"]
 
 A, B = 1.9328, 0.7905  # of q, for UMAP's min_dist = 0: neighbours may lie on one another
-EXACT_UP_TO = {"cpu": 20_000, "cuda": 200_000}  # rows: beyond, neighbours are looked for in the nearest cells alone
-PROBED = 12  # cells a row's neighbours are looked for in, of about √n
-BLOCK = 2**24  # distances held at a time
+EXACT_UP_TO = {"cpu": 1e11, "cuda": 2e14}  # products n² d, some seconds' work; beyond, only near cells are searched
+PROBED = 16  # cells a row's neighbours are looked for in, of about √n
+BLOCK = 2**22  # distances held at a time
 GROUP = 32  # entries whose minimum is looked at first
-NEAR = 1e-6  # added to squared distances, whose logarithm is taken
+NEAR = 1e-4  # added to squared distances, whose logarithm is taken
+NEIGHBOURS = 15  # UMAP's default
+REPELLED = 5.0  # rows drawn at random for each neighbour: UMAP's default
 
 
-class Neighbours(NamedTuple):
+class Nearest(NamedTuple):
     """Of each row its nearest others, nearest first."""
 
-    index: Tensor  # (n, k)
+    places: Tensor  # (n, k)
     distance: Tensor  # (n, k)
 
 
 @torch.no_grad()
 def nearest_neighbours(
     x: Tensor, n_neighbors: int, metric: Metric = "euclidean", *, exact: bool | None = None
-) -> Neighbours:
+) -> Nearest:
     """The `n_neighbors` nearest other rows of each row of x (n, d); equal rows are neighbours at distance zero.
 
     metric: "cosine" is 1 - cos, in which a row of zeros is at distance one from everything.
     exact: compare every pair of rows; otherwise rows are sorted into about √n cells by k-means, and neighbours looked
-        for in the `PROBED` nearest cells. None: exact where there are few rows.
+        for in the `PROBED` nearest cells. None: exact where that takes some seconds.
     """
     n = len(x)
     if not 1 <= n_neighbors < n:
@@ -54,14 +56,17 @@ def nearest_neighbours(
         raise ValueError(f"metric={metric!r} should be 'euclidean' or 'cosine'.")
     x = F.normalize(x, dim=1) if metric == "cosine" else x - x.mean(0)  # far from zero, distances lose digits
     if exact is None:
-        exact = n <= EXACT_UP_TO.get(x.device.type, EXACT_UP_TO["cpu"])
+        exact = n * n * x.shape[1] <= EXACT_UP_TO.get(x.device.type, EXACT_UP_TO["cpu"])
     index, squared = _compare_all(x, n_neighbors) if exact else _compare_cells(x, n_neighbors)
-    return Neighbours(index, squared / 2 if metric == "cosine" else squared.sqrt())
+    if metric == "cosine":
+        short = 1 - x.square().sum(1)  # one for rows of zeros, which have no direction
+        return Nearest(index, (squared + short[:, None] + short[index]) / 2)
+    return Nearest(index, squared.sqrt())
 
 
 def _compare_all(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    n, everyone = len(x), torch.arange(len(x), device=x.device)
-    parts = [_nearest_among(x, rows, everyone, k) for rows in everyone.split(max(1, BLOCK // n))]
+    everyone = torch.arange(len(x), device=x.device)
+    parts = [_nearest_among(x, rows, everyone, rows, k) for rows in everyone.split(max(1, BLOCK // len(x)))]
     index, squared = (torch.cat(part) for part in zip(*parts, strict=True))
     return index, squared
 
@@ -79,23 +84,26 @@ def _compare_cells(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
     closest = torch.cdist(centers, centers).argsort(1).tolist()
     index = torch.empty(n, k, dtype=torch.long, device=x.device)
     squared = torch.empty(n, k, dtype=x.dtype, device=x.device)
+    place = torch.empty(n, dtype=torch.long, device=x.device)
     for j, rows in enumerate(members):
         if len(rows) == 0:
             continue
         probed = PROBED
         while (candidates := torch.cat([members[c] for c in closest[j][:probed]])).numel() <= k:
             probed *= 2
+        place[candidates] = torch.arange(len(candidates), device=x.device)
         for part in rows.split(max(1, BLOCK // len(candidates))):
-            index[part], squared[part] = _nearest_among(x, part, candidates, k)
+            index[part], squared[part] = _nearest_among(x, part, candidates, place[part], k)
     return index, squared
 
 
-def _nearest_among(x: Tensor, rows: Tensor, candidates: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """Positions and squared distances of the nearest k of `candidates` to each of `rows`, itself excepted."""
+def _nearest_among(x: Tensor, rows: Tensor, candidates: Tensor, own: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """Positions and squared distances of the nearest k of `candidates` to each of `rows`, but for itself, which is the
+    candidate at `own`."""
     there = x if len(candidates) == len(x) else x[candidates]
     here = x[rows]
     squared = torch.addmm(there.square().sum(1), here, there.T, alpha=-2)  # less the row's own square
-    squared.masked_fill_(rows[:, None] == candidates, torch.inf)
+    squared.scatter_(1, own[:, None], torch.inf)
     values, places = _smallest(squared, k)
     return candidates[places], (values + here.square().sum(1, keepdim=True)).clamp_min(0)
 
@@ -130,6 +138,46 @@ def fuzzy_weights(distance: Tensor, steps: int = 40) -> Tensor:
         heavy = torch.exp(-beyond / (middle * scale).clamp_min(1e-30)).sum(1, keepdim=True) > wanted
         low, high = torch.where(heavy, low, middle), torch.where(heavy, middle, high)
     return torch.exp(-beyond / (high * scale).clamp_min(1e-30))
+
+
+class NeighbourGraph:
+    """Who is near whom: of each row its neighbours (n, k), drawn in proportion to their weights."""
+
+    def __init__(self, index: Tensor, weight: Tensor) -> None:
+        self.index, self.weight = index, weight
+        self.cumulative = (weight / weight.sum(1, keepdim=True)).cumsum(1)[:, :-1].contiguous()
+
+    @classmethod
+    def of(cls, x: Tensor, n_neighbors: int = NEIGHBOURS, metric: Metric = "cosine") -> "NeighbourGraph":
+        """Of the rows x (n, d): `n_neighbors` each, or all the others where there are fewer."""
+        near = nearest_neighbours(x, min(n_neighbors, len(x) - 1), metric)
+        return cls(near.places, fuzzy_weights(near.distance))
+
+    def draw(self, rows: Tensor, uniform: Tensor) -> Tensor:
+        """Neighbours of `rows` (...), one for each of the uniform numbers (..., m) in [0, 1)."""
+        place = (self.cumulative[rows][..., None, :] <= uniform[..., None]).sum(-1)
+        return self.index[rows].gather(-1, place)
+
+    def cut(self, labels: Tensor, n_clusters: int) -> float:
+        """The share of a cluster's edge weight that leaves it, mean over clusters: the normalised cut, from 0 to 1. An
+        edge counts for both its ends; an empty cluster loses all."""
+        tails = labels[self.index]
+        leaving = self.weight * (tails != labels[:, None])
+
+        def by_cluster(weight: Tensor) -> Tensor:
+            sums = weight.new_zeros(n_clusters).index_add_(0, labels, weight.sum(1))
+            return sums.index_add_(0, tails.flatten(), weight.flatten())
+
+        volume = by_cluster(self.weight)
+        return torch.where(volume > 0, by_cluster(leaving) / volume.clamp_min(1e-30), 1.0).mean().item()
+
+
+def neighbour_loss(z: Tensor, near: Tensor, far: Tensor) -> Tensor:
+    """Mean of -log q over neighbours `near` (b, m, d) of the rows z (b, d), and `REPELLED` times the mean of
+    -log(1 - q) over `far` (b, s, d), which are rows drawn at random."""
+    pull = attraction((z[:, None] - near).square().sum(-1)).mean()
+    push = repulsion((z[:, None] - far).square().sum(-1)).mean()
+    return pull + REPELLED * push
 
 
 def attraction(squared: Tensor) -> Tensor:

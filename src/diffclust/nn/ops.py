@@ -21,8 +21,10 @@ def squared_distances(x: Tensor, centers: Tensor) -> Tensor:
 def largest(logits: Tensor) -> Tensor:
     """The place of each row's largest entry, (b, k) -> (b,). On a CPU numpy finds it five times as fast."""
     logits = logits.detach()
-    known = logits.device.type == "cpu" and logits.dtype != torch.bfloat16  # which numpy has not
-    return torch.from_numpy(logits.numpy().argmax(1)) if known else logits.argmax(1)
+    fast = logits.device.type == "cpu" and logits.dtype != torch.bfloat16  # which numpy has not
+    if fast and not torch.compiler.is_compiling():  # nor is there numpy in an exported program
+        return torch.from_numpy(logits.numpy().argmax(1))
+    return logits.argmax(1)
 
 
 def euclidean(x: Tensor, centers: Tensor) -> Tensor:

@@ -62,6 +62,29 @@ def batch_mean(x: Tensor) -> Tensor:
     return sums / count
 
 
+class _Gather(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        counts = [torch.zeros((), dtype=torch.long, device=x.device) for _ in range(dist.get_world_size())]
+        dist.all_gather(counts, torch.tensor(len(x), device=x.device))
+        sizes = [int(count) for count in counts]
+        padded = x.new_zeros(max(sizes), *x.shape[1:])
+        padded[: len(x)] = x
+        parts = [torch.empty_like(padded) for _ in sizes]
+        dist.all_gather(parts, padded)
+        ctx.start, ctx.stop = sum(sizes[: dist.get_rank()]), sum(sizes[: dist.get_rank() + 1])
+        return torch.cat([part[:size] for part, size in zip(parts, sizes, strict=True)])
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
+        return _Sum.apply(gradients[0])[ctx.start : ctx.stop]
+
+
+def gathered(x: Tensor) -> Tensor:
+    """The rows of all processes, (b, ...) -> (B, ...); gradients find their way back."""
+    return _Gather.apply(x) if _shared else x
+
+
 class _Normalize(torch.autograd.Function):
     """Batch norm by the statistics of all processes: these are exchanged once on the way there, and once on the way
     back. Gives the output, and the mean, the variance and the number of values it went by."""

@@ -49,9 +49,8 @@ class Answers(nn.Module):
     def forward(self, samples: Tensor) -> tuple[Tensor, Tensor]:
         x = self.shape.arrange(samples)
         x = x if self.divisor is None else x / self.divisor
-        clusters = self.model.clusters
-        z = self.model.embed(x).double()
-        return clusters.logits(z).argmax(1), clusters.probabilities(z, self.temperature).float()
+        z, _, label = self.model.answer(x)
+        return label, self.model.clusters.probabilities(z, self.temperature).float()
 
 
 class Exportable:

@@ -7,7 +7,7 @@ a kernel works on all of them. A model holds views of its part, so that whatever
 
 import math
 from collections.abc import Hashable, Sequence
-from typing import Any
+from dataclasses import fields
 
 import torch
 from torch import Tensor, nn
@@ -27,7 +27,7 @@ def stack_key_of(phase: Phase) -> Hashable | None:
     key = None if _inherits_stack_key(model) else model.stack_key()
     if key is None or phase.optimizer is None or not data.processes.alone:
         return None
-    sizes = data.steps, data.batch_size, data.row_shape
+    sizes = data.steps, data.batch_size, data.row_shape, data.graph is not None
     tensors = tuple((name, t.shape, t.dtype, t.requires_grad) for name, t in tensors_of(model).items())
     return type(model), key, sizes, tensors, model.graph_key, phase.precision
 
@@ -40,14 +40,14 @@ def _inherits_stack_key(model: Trainable) -> bool:
 
 
 class _Loss(nn.Module):
-    """`model.loss` as a module's forward, which `functional_call` wants."""
+    """`model.losses` as a module's forward, which `functional_call` wants."""
 
     def __init__(self, model: Trainable) -> None:
         super().__init__()
         self.model = model
 
-    def forward(self, x: Tensor, clean: Tensor | None, index: Tensor) -> Losses:
-        return self.model.loss(Batch(x, x if clean is None else clean, index))
+    def forward(self, batch: dict[str, Tensor]) -> Losses:
+        return self.model.losses(Batch(**{"clean": batch["x"], **batch}))
 
 
 class Stack:
@@ -63,8 +63,8 @@ class Stack:
         for phase, _ in members:
             phase.in_stack = True
 
-    def _losses(self, weights: dict[str, Tensor], buffers: dict[str, Tensor], *batch: Any) -> Losses:
-        return functional_call(self.first, {**weights, **buffers}, batch)
+    def _losses(self, weights: dict[str, Tensor], buffers: dict[str, Tensor], batch: dict[str, Tensor]) -> Losses:
+        return functional_call(self.first, {**weights, **buffers}, (batch,))
 
     def step(self) -> None:
         with self.members[0][1].borrowed():  # so that no other thread takes a step meanwhile
@@ -75,13 +75,13 @@ class Stack:
         for phase, randomness in self.members:
             with randomness.borrowed():
                 batches.append(phase.model.prepare(phase.feed.batch()))
-        x, index = torch.stack([batch.x for batch in batches]), torch.stack([batch.index for batch in batches])
         changed = any(batch.x is not batch.clean for batch in batches)
-        clean = torch.stack([batch.clean for batch in batches]) if changed else None
+        given = [each.name for each in fields(Batch) if getattr(batches[0], each.name) is not None]
+        names = [name for name in given if changed or name != "clean"]
+        joint = {name: torch.stack([getattr(batch, name) for batch in batches]) for name in names}
         first = self.members[0][0]
         with autocast(first.data.device, first.precision):
-            where = (0, 0, 0, 0 if changed else None, 0)
-            losses = vmap(self._losses, in_dims=where)(self.weights, self.buffers, x, clean, index)
+            losses = vmap(self._losses)(self.weights, self.buffers, joint)
             objective = torch.stack(list(losses.values())).sum()
         wanted = {name: weight for name, weight in self.weights.items() if weight.requires_grad}
         gradients = torch.autograd.grad(objective, list(wanted.values()), allow_unused=True)
