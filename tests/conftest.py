@@ -2,6 +2,7 @@ import inspect
 import os
 import warnings
 from dataclasses import fields
+from pathlib import Path
 
 import pytest
 import torch
@@ -17,10 +18,12 @@ torch.set_num_threads(1)
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"  # kernels run on the CPU then, slowly; read when Triton is first imported
 
+TESTS = Path(__file__).parent
 ESTIMATORS = [method.estimator for method in METHODS]
 # What the base class promises is tried on two methods: one that learns online and takes turns, and one with a rate,
 # figures, a state, an assignment and a pretraining of its own. `@two_methods` above a test that asks for `method`.
-two_methods = pytest.mark.parametrize("method", ["TELL", "CrossMetric"], indirect=True)
+TWO_METHODS = ["TELL", "CrossMetric"]
+two_methods = pytest.mark.parametrize("method", TWO_METHODS, indirect=True)
 QUICK = {"pretrain_epochs": 3, "epochs": 4, "random_state": 0, "device": "cpu"}
 # rules by which a method ends early: off, where tests count epochs
 OWN_STOP = {
@@ -91,7 +94,19 @@ def learns_network_online(model):
         return False
 
 
+def _is_quick(item):
+    """Whether a test is part of `make quick` by its place: the mathematics, and the contract of two methods."""
+    path = item.path.relative_to(TESTS)
+    if path.parts[0] == "nn" or path.name in ("test_metrics.py", "test_layout.py"):
+        return True
+    method = getattr(item, "callspec", None) and item.callspec.params.get("method")
+    return path.name == "test_common.py" and method in TWO_METHODS
+
+
 def pytest_collection_modifyitems(items):
+    for item in items:
+        if _is_quick(item) and not item.get_closest_marker("slow"):
+            item.add_marker("quick")
     if not torch.cuda.is_available():
         for item in items:
             if item.get_closest_marker("gpu"):

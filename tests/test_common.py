@@ -293,6 +293,7 @@ def test_kinds_of_rows_agree(quick, blobs, tmp_path):
             assert (quick().fit(kind).labels_ == expected).all(), name
 
 
+@pytest.mark.slow
 @two_methods
 def test_kinds_of_images_agree(quick, digits, tmp_path):
     images = (digits[0][:80] * 255).round().astype(np.uint8)
@@ -334,6 +335,7 @@ def test_tensor_in_tensor_out(quick, blobs):
     assert isinstance(model.labels_, np.ndarray)
 
 
+@pytest.mark.slow
 def test_units_do_not_matter(quick, blobs):
     """Blobs in metres or in millimetres, far from the origin or near it: the same clusters."""
     X, y = blobs

@@ -38,6 +38,7 @@ def test_coefficients_are_the_lassos(alpha):
         assert np.allclose(c[i], exact, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_candidates_join_until_none_is_missing(monkeypatch):
     """With three at a time the answer is the same as with all at once."""
     x = torch.from_numpy(unit_rows(80, 10))
