@@ -1,3 +1,4 @@
+import functools
 import inspect
 import os
 import warnings
@@ -150,18 +151,22 @@ def quick(method):
 
 
 @pytest.fixture(scope="session")
-def _fits():
-    return {}
+def fit_of(digits):
+    """A model of a method by its name, fitted to images of four digits: one for all tests, which leave it as it is."""
+
+    @functools.cache
+    def fit(name):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return getattr(diffclust, name)(4, **quick_settings(name)).fit(digits[0])
+
+    return fit
 
 
 @pytest.fixture
-def fitted(method, digits, _fits):
-    """A model of every method, fitted to images of four digits: one for all tests, which leave it as it is."""
-    if method not in _fits:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            _fits[method] = method(4, **quick_settings(method.__name__)).fit(digits[0])
-    return _fits[method]
+def fitted_images(method, fit_of):
+    """A model of every method."""
+    return fit_of(method.__name__)
 
 
 @pytest.fixture(scope="session")

@@ -66,11 +66,11 @@ def test_scores_survive_a_checkpoint(digits, tmp_path):
 
 
 @two_methods
-def test_watching_changes_nothing_and_the_last_frame_is_the_model(quick, fitted, digits):
+def test_watching_changes_nothing_and_the_last_frame_is_the_model(quick, fitted_images, digits):
     images, _ = digits
     record = TrainingRecord(frames=3, sample=50)
     watched = quick(4, callbacks=[record]).fit(images)
-    assert (watched.labels_ == fitted.labels_).all()
+    assert (watched.labels_ == fitted_images.labels_).all()
     frames = record.of(watched)
     marks = [(frame["phase"], frame["epoch"]) for frame in frames]
     assert marks == [("pretraining", i) for i in (0, 1, 2)] + [("clustering", i) for i in (0, 2, 3)]

@@ -323,6 +323,7 @@ def test_centres_follow_a_drifting_stream():
 # ---- the network learns too
 
 
+@pytest.mark.full_size
 def test_the_network_learns_where_wished(online, digits):
     images, _ = digits
     model = online(4).fit(images[:100])
