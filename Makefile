@@ -6,13 +6,17 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check $(PIP_ARGS) -c constraints.txt
 
-.PHONY: demo test lint types check docs wheel clean
+.PHONY: demo test quick lint types check docs wheel clean
 
 demo: $(VENV)/.report
 	$(BIN)/diffclust demo
 
 test: $(VENV)/.test
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+# The mathematics, the contract of two methods, the command's basics: in a minute.
+quick: $(VENV)/.test
+	$(BIN)/python -m pytest -m quick $(PYTEST_ARGS)
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -1,7 +1,9 @@
+import functools
 import inspect
 import os
 import warnings
 from dataclasses import fields
+from pathlib import Path
 
 import pytest
 import torch
@@ -17,10 +19,12 @@ torch.set_num_threads(1)
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"  # kernels run on the CPU then, slowly; read when Triton is first imported
 
+TESTS = Path(__file__).parent
 ESTIMATORS = [method.estimator for method in METHODS]
 # What the base class promises is tried on two methods: one that learns online and takes turns, and one with a rate,
 # figures, a state, an assignment and a pretraining of its own. `@two_methods` above a test that asks for `method`.
-two_methods = pytest.mark.parametrize("method", ["TELL", "CrossMetric"], indirect=True)
+TWO_METHODS = ["TELL", "CrossMetric"]
+two_methods = pytest.mark.parametrize("method", TWO_METHODS, indirect=True)
 QUICK = {"pretrain_epochs": 3, "epochs": 4, "random_state": 0, "device": "cpu"}
 # rules by which a method ends early: off, where tests count epochs
 OWN_STOP = {
@@ -91,7 +95,19 @@ def learns_network_online(model):
         return False
 
 
+def _is_quick(item):
+    """Whether a test is part of `make quick` by its place: the mathematics, and the contract of two methods."""
+    path = item.path.relative_to(TESTS)
+    if path.parts[0] == "nn" or path.name in ("test_metrics.py", "test_layout.py"):
+        return True
+    method = getattr(item, "callspec", None) and item.callspec.params.get("method")
+    return path.name == "test_common.py" and method in TWO_METHODS
+
+
 def pytest_collection_modifyitems(items):
+    for item in items:
+        if _is_quick(item) and not item.get_closest_marker("slow"):
+            item.add_marker("quick")
     if not torch.cuda.is_available():
         for item in items:
             if item.get_closest_marker("gpu"):
@@ -135,18 +151,22 @@ def quick(method):
 
 
 @pytest.fixture(scope="session")
-def _fits():
-    return {}
+def fit_of(digits):
+    """A model of a method by its name, fitted to images of four digits: one for all tests, which leave it as it is."""
+
+    @functools.cache
+    def fit(name):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return getattr(diffclust, name)(4, **quick_settings(name)).fit(digits[0])
+
+    return fit
 
 
 @pytest.fixture
-def fitted(method, digits, _fits):
-    """A model of every method, fitted to images of four digits: one for all tests, which leave it as it is."""
-    if method not in _fits:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            _fits[method] = method(4, **quick_settings(method.__name__)).fit(digits[0])
-    return _fits[method]
+def fitted_images(method, fit_of):
+    """A model of every method."""
+    return fit_of(method.__name__)
 
 
 @pytest.fixture(scope="session")

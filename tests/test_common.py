@@ -35,7 +35,7 @@ EXPECTED_FAILURES = {"check_estimator_sparse_array": CLASSIFIER, "check_estimato
 
 def least(method):
     """As little training as there is: the checks fit some hundred times."""
-    init = {"init": "random"} if "init" in method.__dataclass_fields__ else {}
+    init = {"init": "k-means++"} if "init" in method.__dataclass_fields__ else {}
     return method(3, pretrain_epochs=1, epochs=1, device="cpu", **init)
 
 
@@ -132,9 +132,9 @@ def test_finds_blobs_without_a_network(quick, blobs):
     assert adjusted_rand_score(y, quick(network="identity", epochs=20).fit_predict(X)) > 0.95
 
 
-def test_fitted_attributes(fitted, digits):
+def test_fitted_attributes(fitted_images, digits):
     images, _ = digits
-    model = fitted
+    model = fitted_images
     assert model.labels_.shape == (200,)
     assert model.cluster_centers_.shape == (4, 10)
     assert model.n_iter_ == 4
@@ -154,18 +154,18 @@ def test_fitted_attributes(fitted, digits):
     assert torch.allclose(assigned.sum(1), torch.ones(200))
 
 
-def test_one_answer(fitted, digits):
+def test_one_answer(fitted_images, digits):
     images, _ = digits
-    model = fitted
+    model = fitted_images
     probabilities = model.predict_proba(images)
     assert (model.predict(images) == model.labels_).all()
     assert (probabilities.argmax(1) == model.labels_).all()
     assert np.allclose(probabilities.sum(1), 1, atol=1e-6)
 
 
-def test_same_seed_same_labels(quick, fitted, digits):
+def test_same_seed_same_labels(quick, fitted_images, digits):
     images, _ = digits
-    first, second = fitted, quick(4).fit(images)
+    first, second = fitted_images, quick(4).fit(images)
     assert (first.labels_ == second.labels_).all()
     assert (first.transform(images) == second.transform(images)).all()
     assert (quick(4, random_state=1).fit(images).transform(images) != first.transform(images)).any()
@@ -180,9 +180,9 @@ def test_callers_random_state_is_untouched(quick, digits, random_state):
     assert (np.random.get_state()[1] == numpy_before).all()  # noqa: NPY002
 
 
-def test_an_answer_does_not_depend_on_its_company(fitted, digits):
+def test_an_answer_does_not_depend_on_its_company(fitted_images, digits):
     images, _ = digits
-    model = copy.deepcopy(fitted)
+    model = copy.deepcopy(fitted_images)
     probabilities = model.predict_proba(images)
     for rows in ([7], [199], list(range(5)), list(range(0, 200, 3)), list(range(199, -1, -1))):
         assert (model.predict(images[rows]) == model.labels_[rows]).all()
@@ -201,14 +201,14 @@ def test_a_second_fit_forgets_the_first(quick, blobs, digits):
 
 
 @two_methods
-def test_restarts_are_kept_and_the_rule_chooses(quick, fitted, digits):
+def test_restarts_are_kept_and_the_rule_chooses(quick, fitted_images, digits):
     images, _ = digits
     model = quick(4, n_init=3, select="loss").fit(images)
     losses = [run["clustering_loss"] for run in model.runs_]
     assert model.clustering_loss_ == min(losses)
     assert (model.labels_ == model.runs_[int(np.argmin(losses))]["labels"]).all()
     assert len(set(losses)) == 3
-    assert (fitted.labels_ == model.runs_[0]["labels"]).all()  # a restart gives what it would give alone
+    assert (fitted_images.labels_ == model.runs_[0]["labels"]).all()  # a restart gives what it would give alone
 
 
 def test_zero_epochs_is_pretraining_and_start(quick, digits):
@@ -293,6 +293,7 @@ def test_kinds_of_rows_agree(quick, blobs, tmp_path):
             assert (quick().fit(kind).labels_ == expected).all(), name
 
 
+@pytest.mark.slow
 @two_methods
 def test_kinds_of_images_agree(quick, digits, tmp_path):
     images = (digits[0][:80] * 255).round().astype(np.uint8)
@@ -334,6 +335,7 @@ def test_tensor_in_tensor_out(quick, blobs):
     assert isinstance(model.labels_, np.ndarray)
 
 
+@pytest.mark.slow
 def test_units_do_not_matter(quick, blobs):
     """Blobs in metres or in millimetres, far from the origin or near it: the same clusters."""
     X, y = blobs
@@ -354,8 +356,8 @@ def test_pandas_out_pipeline_and_grid_search(quick, blobs):
     assert set(search.cv_results_["param_n_clusters"]) == {2, 3}
 
 
-def test_clone_and_pickle(fitted, digits):
-    model = fitted
+def test_clone_and_pickle(fitted_images, digits):
+    model = fitted_images
     again = pickle.loads(pickle.dumps(model))
     assert (again.predict(digits[0]) == model.labels_).all()
     assert clone(model).get_params() == model.get_params()
@@ -498,8 +500,8 @@ def test_bad_width_at_predict(fitted_rows, blobs, digits):
 
 
 @two_methods
-def test_a_single_image_is_named(fitted, digits):
-    model = fitted
+def test_a_single_image_is_named(fitted_images, digits):
+    model = fitted_images
     for image in (digits[0][0], torch.as_tensor(digits[0][0])):
         with pytest.raises(ValueError, match=r"\(8, 8\), which is one image: give several, or X\[None\]"):
             model.predict(image)

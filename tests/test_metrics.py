@@ -98,6 +98,7 @@ def test_pair_precision_without_pairs_has_no_wrong_one():
     assert metrics.pair_precision([0, 0, 1], [0, 1, 2]) == 1.0
 
 
+@pytest.mark.slow
 def test_ten_million_rows_do_not_overflow():
     n = 10_000_000
     y = np.zeros(n, np.int8)

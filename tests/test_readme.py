@@ -9,8 +9,11 @@ from typing import Any
 
 import pytest
 
+from diffclust import datasets
+
 ROOT = Path(__file__).parents[1]
 ARGUMENTS = {"papers_figures": ["--data", "digits", "--rows", "150", "--epochs", "4"]}
+ROWS = 300  # of every data set, at most
 QUICK = {"auto_steps": (8, 8), "auto_most": (2, 2), "auto_least": (1, 1)}
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -23,6 +26,13 @@ def _little_training(monkeypatch, tmp_path):
 
     for name, value in QUICK.items():
         monkeypatch.setattr(PrototypeClusterer, name, value)
+    load = datasets.load
+
+    def some(*args: Any, **options: Any) -> Any:
+        X, y = load(*args, **options)
+        return X[:ROWS], y[:ROWS]
+
+    monkeypatch.setattr(datasets, "load", some)
     monkeypatch.chdir(tmp_path)
 
 

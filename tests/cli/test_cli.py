@@ -108,6 +108,7 @@ def labels_of(path):
 # --- the command itself
 
 
+@pytest.mark.quick
 def test_version(works):
     assert works("--version") == f"diffclust {diffclust.__version__}\n"
 
@@ -133,6 +134,7 @@ def test_no_words_at_all_are_a_call_for_help(works):
     assert works() == works("--help")
 
 
+@pytest.mark.quick
 def test_methods_fit_a_narrow_terminal(works):
     out = works("methods")
     assert max(map(len, out.splitlines())) <= 80
@@ -143,6 +145,7 @@ def test_methods_fit_a_narrow_terminal(works):
         assert method.name in whole
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize(
     ("words", "says"),
     [
@@ -265,6 +268,7 @@ def rows_parquet(folder, X, y):
     return folder / "x.parquet"
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("write", [rows_npy, rows_npz, rows_sparse, rows_csv, rows_parquet])
 def test_rows_there_and_back(works, tmp_path, blobs, write):
     data = write(tmp_path, *blobs)
@@ -272,7 +276,7 @@ def test_rows_there_and_back(works, tmp_path, blobs, write):
     assert "Saved to runs/a" in out
     assert ("acc" in out) == (write not in (rows_npy, rows_sparse))
     assert works("predict", "runs/a", data, "--out", "new.csv", "--device", "cpu") == "150 labels in new.csv\n"
-    truth = diffclust.load("runs/a").predict(diffclust.files.read(data).X)
+    truth = diffclust.load("runs/a").predict(diffclust.reading.files.read(data).X)
     assert (labels_of("new.csv") == truth).all()
     assert (labels_of("runs/a/labels.csv") == truth).all()
     assert not os.path.exists("runs/a/words.json")
@@ -338,7 +342,9 @@ def test_images_there_and_back(works, tmp_path):
     assert (labels_of("new.csv") == estimator.labels_).all()
     others = write_images(tmp_path / "others", n=3, size=(20, 30), mode="RGB")
     works("predict", "a", others, "--out", "others.csv")  # made grey, and 8 by 8
-    assert (labels_of("others.csv") == estimator.predict(diffclust.files.read(others, image_shape=(1, 8, 8)).X)).all()
+    assert (
+        labels_of("others.csv") == estimator.predict(diffclust.reading.files.read(others, image_shape=(1, 8, 8)).X)
+    ).all()
 
 
 def test_texts_there_and_back(works, tmp_path):
@@ -346,8 +352,8 @@ def test_texts_there_and_back(works, tmp_path):
     assert set(json.loads((tmp_path / "a" / "words.json").read_text())) == {"terms", "weights"}
     new = write_texts(tmp_path / "new.jsonl", ["a dog ran", "cat up there", "zebra"])  # in part other words
     works("predict", "a", new, "--out", "new.csv")
-    words = diffclust.files.read(tmp_path / "old.jsonl").words
-    assert (labels_of("new.csv") == diffclust.load("a").predict(diffclust.files.read(new, words=words).X)).all()
+    words = diffclust.reading.files.read(tmp_path / "old.jsonl").words
+    assert (labels_of("new.csv") == diffclust.load("a").predict(diffclust.reading.files.read(new, words=words).X)).all()
     works("predict", "a", "old.jsonl", "--out", "old.csv")
     assert (labels_of("old.csv") == labels_of("a/labels.csv")).all()
 
@@ -363,6 +369,7 @@ def test_texts_and_numbers_are_not_mixed_up(works, refused, tmp_path, model, blo
     works("predict", "a", numbers, "--out", "new.csv")
 
 
+@pytest.mark.quick
 def test_probabilities(works, tmp_path, model, blobs):
     data = rows_npy(tmp_path, *blobs)
     works("predict", model, data, "--out", "new.csv", "--proba")
@@ -402,6 +409,7 @@ def test_every_method_by_its_name(works, tmp_path, blobs):
         assert type(diffclust.load(method.name)).__name__ == method.estimator
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize(
     ("setting", "says"),
     [
@@ -411,7 +419,7 @@ def test_every_method_by_its_name(works, tmp_path, blobs):
         ("weight=heavy", "--set weight=heavy: expected float"),
         ("lr=fast", "--set lr=fast: expected float | None"),
         ("repair=7", "--set repair=7: expected bool"),
-        ("lr=-1", "lr=-1 should be None or a number > 0"),
+        ("lr=-1", "lr=-1 should be None or a finite number > 0"),
         ("network=round", "network='round' should be"),
         ("optimizer=magic", "optimizer='magic' should be"),
     ],
@@ -730,6 +738,7 @@ def test_reproduce_asked_wrongly(refused, small_table, tmp_path):
 # --- explain and report
 
 
+@pytest.mark.quick
 def test_explain_a_row(works, tmp_path, blobs, model):
     data = rows_npy(tmp_path, *blobs)
     expected = diffclust.load(model).explain(blobs[0])[7]

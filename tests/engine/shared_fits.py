@@ -1,5 +1,6 @@
 """What test_distributed.py runs in two processes, and then in one: every fit with the same global batches."""
 
+import contextlib
 import json
 import os
 import signal
@@ -17,22 +18,24 @@ from sklearn.exceptions import ConvergenceWarning
 import diffclust
 from diffclust.cli import main
 from diffclust.engine.phase import Phase
+from diffclust.methods import METHODS
 from diffclust.nn import parallel
 from diffclust.nn.autoencoders import ConvAutoencoder, DenseAutoencoder
 
 # 20 steps in all: 2 an epoch; nothing is random about single rows, and 31 rows cannot be halved
 SETTINGS = {"random_state": 0, "device": "cpu", "augment": None, "batch_size": 31, "pretrain_epochs": 3, "epochs": 7}
+# and of the methods that have them: nothing dropped or hidden, no early end, every hook in use
+STEADY = {"dropout": 0.0, "noise": 0.0, "tolerance": 0, "interval": 3, "joint": True}
 OWN = {
-    "TELL": {"dropout": 0.0},
-    "KMeansNet": {"joint": True, "repair": False},
-    "DEC": {"tolerance": 0, "interval": 3},
-    "IDEC": {"tolerance": 0, "interval": 3},
+    "KMeansNet": {"repair": False},
     # slowly: this embedding is made 33 times as large, and rounding soon shows, in one process too
-    "CrossMetric": {"tolerance": 0, "repair": False, "noise": 0.0, "lr": 1e-4},
+    "CrossMetric": {"repair": False, "lr": 1e-4},
     "VaDE": {"repair": False},
 }
-METHODS = ("TELL", "KMeansNet", "DeepKMeans", "AEKMeans", "DCN", "DEC", "IDEC", "CrossMetric", "VaDE")
-KILLED = {"random_state": 0, "pretrain_epochs": 4, "epochs": 12}
+DIVISIBLE = [method.estimator for method in METHODS if not method.load().indivisible]
+INDIVISIBLE = [method.estimator for method in METHODS if method.load().indivisible]
+KILLED_ROWS = 100
+KILLED = {"random_state": 0, "pretrain_epochs": 3, "epochs": 6}
 
 
 def rows():
@@ -48,17 +51,67 @@ def narrow():
     return DenseAutoencoder((6,), 4, hidden=(16, 8))
 
 
+def narrow_conv():
+    torch.manual_seed(0)
+    return ConvAutoencoder((1, 8, 8), 10, "sigmoid", hidden=64)
+
+
+def build(method, **settings):
+    steady = {name: value for name, value in STEADY.items() if name in method.__dataclass_fields__}
+    return method(3, network=narrow(), **{**SETTINGS, **steady, **OWN.get(method.__name__, {}), **settings})
+
+
+class Balanced(diffclust.DCN):
+    """A method with a term of the mean assignment of a batch, which is over the rows of all processes."""
+
+    mean = staticmethod(parallel.batch_mean)
+
+    def build_model(self, autoencoder, n_samples):
+        model = super().build_model(autoencoder, n_samples)
+        own = model.loss
+
+        def loss(batch):
+            q = torch.softmax(-model.clusters.distances(model.embed(batch.x)), dim=1)
+            return {**own(batch), "balance": self.mean(q).square().sum()}
+
+        model.loss = loss
+        return model
+
+
+class Careless(Balanced):
+    """The same with a mean over the rows that one process has."""
+
+    mean = staticmethod(lambda q: q.mean(0))
+
+
+@contextlib.contextmanager
+def nothing_drawn():
+    """Random numbers for every value of a batch would not be those of one process: here they are all the same."""
+    before = torch.randn_like, torch.rand_like
+    torch.randn_like = torch.rand_like = lambda x, **options: torch.full_like(x, 0.5)
+    try:
+        yield
+    finally:
+        torch.randn_like, torch.rand_like = before
+
+
 def fits():
-    """name -> (estimator, data)"""
-    for name in METHODS:
-        yield name, getattr(diffclust, name)(3, network=narrow(), **SETTINGS, **OWN.get(name, {})), rows()
+    """(name, estimator, data)"""
+    for name in DIVISIBLE:
+        yield name, build(getattr(diffclust, name)), rows()
+    for method in (Balanced, Careless):
+        yield method.__name__, build(method), rows()
     # slowly: rounding turns a ReLU here and there, and at the usual rate of Adam that soon shows, in one process too
-    yield "TELL conv", diffclust.TELL(4, lr=1e-4, **SETTINGS), images()
+    yield "TELL conv", diffclust.TELL(4, network=narrow_conv(), lr=1e-4, **SETTINGS), images()
     yield "TELL optimizer", diffclust.TELL(3, network=narrow(), center_update="optimizer", **SETTINGS), rows()
     yield "KMeansNet after", diffclust.KMeansNet(3, network=narrow(), **SETTINGS), rows()
-    two = {"metric": ["euclidean", "cosine"], "detach": "none"}
-    yield "CrossMetric two", diffclust.CrossMetric(3, network=narrow(), **two, **SETTINGS, **OWN["CrossMetric"]), rows()
-    yield "DeepKMeans l2", diffclust.DeepKMeans(3, network=narrow(), l2=0.01, weight=1.0, **SETTINGS), rows()
+    yield "CrossMetric two", build(diffclust.CrossMetric, metric=["euclidean", "cosine"], detach="none"), rows()
+    yield "DeepKMeans l2", build(diffclust.DeepKMeans, l2=0.01, weight=1.0), rows()
+
+
+def outcomes():
+    with nothing_drawn():
+        return {name: outcome(estimator.fit(X)) for name, estimator, X in fits()}
 
 
 def outcome(estimator):
@@ -98,7 +151,7 @@ def batch_norms(part):
 def network(part):
     """A convolutional network's gradients, in float64."""
     torch.manual_seed(3)
-    network = ConvAutoencoder((1, 8, 8), 4).double()
+    network = ConvAutoencoder((1, 8, 8), 4, hidden=16).double()
     x = torch.randn(8, 1, 8, 8, dtype=torch.float64)[part]
     with parallel.shared_norms():
         loss = len(x) / 8 * network.reconstruction_loss(x, network.encode(x))
@@ -140,14 +193,15 @@ def errors(rank):
         "nan": complaint(lambda: tell.fit(mapped)),
         "settings": complaint(lambda: diffclust.TELL(3 + rank, network="identity", epochs=1).fit(X)),
         "one setting": complaint(lambda: diffclust.TELL(3, batch_size=1 + rank).fit(X)),
-        "SSCNet": complaint(lambda: diffclust.SSCNet(3).fit(X)),
         "SSC": complaint(lambda: diffclust.SSC(3).fit(X)),
+        **{name: complaint(lambda name=name: getattr(diffclust, name)(3).fit(X)) for name in INDIVISIBLE},
     }
 
 
 def together(folder):
     with diffclust.distributed() as processes:
-        result = {name: outcome(estimator.fit(X)) for name, estimator, X in fits()}
+        result = outcomes()
+        result["drawn"] = outcome(build(diffclust.VaDE, epochs=2).fit(rows()))
         with processes.sharing():
             part = (slice(0, 3), slice(3, 8))[processes.rank]
             result["exact"] = exact(part)
@@ -157,7 +211,7 @@ def together(folder):
         result["file"] = outcome(
             diffclust.TELL(3, network="identity", epochs=3, random_state=0).fit(folder / "rows.npy")
         )
-        result["uninterrupted"] = outcome(diffclust.TELL(4, device="cpu", **KILLED).fit(images(200)))
+        result["uninterrupted"] = outcome(diffclust.TELL(4, device="cpu", **KILLED).fit(images(KILLED_ROWS)))
         result["errors"] = errors(processes.rank)
         # answers are not shared: one process may ask alone
         model = diffclust.TELL(3, network="identity", epochs=1, random_state=0).fit(rows())

@@ -323,6 +323,7 @@ def test_centres_follow_a_drifting_stream():
 # ---- the network learns too
 
 
+@pytest.mark.full_size
 def test_the_network_learns_where_wished(online, digits):
     images, _ = digits
     model = online(4).fit(images[:100])
@@ -341,7 +342,7 @@ def test_the_network_learns_where_wished(online, digits):
 
     before = error()
     generator = torch.get_rng_state()
-    for _ in range(20):
+    for _ in range(40):
         model.partial_fit(images[100:], learn_network=True)
     assert error() < before
     assert (torch.get_rng_state() == generator).all()

@@ -151,10 +151,10 @@ def test_rows_that_are_all_one_are_one_point_of_the_map(shape):
 
 def test_a_large_set_is_sampled_and_stays_small(tmp_path):
     """Noise in colour packs worse than any photograph."""
-    X = np.random.default_rng(0).integers(0, 256, (5000, 32, 32, 3), dtype=np.uint8)
+    X = np.random.default_rng(0).integers(0, 256, (2100, 32, 32, 3), dtype=np.uint8)
     record = TrainingRecord(frames=2)
     model = TELL(12, network="identity", init="random", epochs=2, random_state=0, callbacks=[record]).fit(X)
-    path = model.report(tmp_path / "r.html", X, captions=["a long name " * 100] * 5000, layout="PCA")
+    path = model.report(tmp_path / "r.html", X, captions=["a long name " * 100] * 2100, layout="PCA")
     data, _ = content(path)
     assert beyond_plotly(path) <= 3_000_000
     assert 1900 <= len(data["map"]["row"]) <= 2000

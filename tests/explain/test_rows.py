@@ -222,8 +222,8 @@ def test_completeness_on_digits(explained):
         assert gap == pytest.approx(e.completeness_error, abs=1e-4)
 
 
-def test_completeness_of_every_method_on_digits(quick, images):
-    explained = quick(4).fit(images).explain(images[::5])
+def test_completeness_of_every_method_on_digits(fitted_images, images):
+    explained = fitted_images.explain(images[::5])
     assert max(e.completeness_error for e in explained) < 0.01
 
 

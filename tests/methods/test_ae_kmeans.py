@@ -176,6 +176,7 @@ def test_one_trained_network_can_serve_several_methods(digits, tmp_path):
         DCN(3, network=trained).fit(np.zeros((20, 6)) + np.arange(20)[:, None])
 
 
+@pytest.mark.full_size
 @pytest.mark.parametrize(
     ("network", "fans"),
     [

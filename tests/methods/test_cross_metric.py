@@ -37,6 +37,7 @@ def test_every_variant_finds_blobs(blobs, metric):
     assert adjusted_rand_score(y, quick(metric=metric, pretrain_epochs=40, epochs=20).fit_predict(X)) > 0.95
 
 
+@pytest.mark.full_size
 @pytest.mark.parametrize("metric", METRICS)
 def test_training_brings_the_assignments_together(blobs, metric):
     model = quick(metric=metric, pretrain_epochs=10, epochs=15, lr=0.003, matched=False).fit(blobs[0])

@@ -147,6 +147,7 @@ def test_the_annealed_start_is_uniform():
     assert DeepKMeans(3).build_model(DenseAutoencoder((6,), 4, hidden=(8,)), 500).start == "k-means"
 
 
+@pytest.mark.full_size
 def test_annealing_finds_clusters_from_nothing(blobs):
     model = DeepKMeans(3, annealing=True, weight=0.1, epochs=100, random_state=0).fit(blobs[0])
     assert adjusted_rand_score(blobs[1], model.labels_) > 0.95
@@ -227,6 +228,7 @@ def test_bad_settings_are_named(blobs, knob, value):
         DeepKMeans(3, **{knob: value}).fit(blobs[0])
 
 
+@pytest.mark.full_size
 def test_the_papers_settings(digits):
     pretrained, annealed = DeepKMeans.paper("20newsgroups"), DeepKMeans.paper("mnist-a")
     assert (pretrained.n_clusters, pretrained.embedding_dim, pretrained.epochs) == (20, 20, 100)

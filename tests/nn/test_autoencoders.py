@@ -115,6 +115,7 @@ def test_units_of_each_feature_travel_with_the_weights():
     assert again.encode(x).equal(network.encode(x))
 
 
+@pytest.mark.full_size
 def test_dense_has_the_papers_widths():
     network = DenseAutoencoder((784,))
     assert [layer.out_features for layer in linears(network.encoder)] == [500, 500, 2000, 10]
@@ -130,6 +131,7 @@ def test_dropout_stands_before_every_encoder_layer_and_nowhere_else():
     assert not any(isinstance(layer, nn.Dropout) for layer in network.decoder)
 
 
+@pytest.mark.full_size
 @pytest.mark.parametrize(("shape", "flat"), [((1, 28, 28), 784), ((3, 32, 32), 1024)])
 def test_conv_has_the_papers_widths(shape, flat):
     network = ConvAutoencoder(shape)
@@ -144,6 +146,7 @@ def test_conv_has_the_papers_widths(shape, flat):
     assert [layer.out_channels for layer in ups] == [32, 32, 16, shape[0]]
 
 
+@pytest.mark.full_size
 def test_conv_pool_has_the_papers_widths_and_a_sigmoid_bottleneck():
     network = PoolingAutoencoder((1, 28, 28))
     convolutions = [layer for layer in network.encoder if isinstance(layer, nn.Conv2d)]

@@ -68,6 +68,7 @@ def run(block, x, iterations):
     return state
 
 
+@pytest.mark.slow
 def test_it_converges_to_the_solution_with_sparse_errors():
     """min |z|_1 + λ|e|_1 s.t. x = Az + e is a linear programme, which scipy solves."""
     A, rows = problem()
@@ -82,6 +83,7 @@ def test_it_converges_to_the_solution_with_sparse_errors():
     assert torch.allclose(z @ torch.from_numpy(A).T + e, torch.from_numpy(rows), atol=1e-5)
 
 
+@pytest.mark.slow
 def test_it_converges_to_the_solution_with_outlying_samples():
     """|z|_1 + λ|x - Az|_2: at the optimum λ Aᵀr/|r| is sign(z) where z is not zero and within [-1, 1] elsewhere."""
     A, rows = problem(1)

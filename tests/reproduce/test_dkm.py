@@ -48,13 +48,13 @@ def on_digits(*labels, **changes) -> Table:
 @pytest.fixture
 def count_starts(monkeypatch):
     fits = []
-    fitting = AEKMeans._fitting
+    fitting = AEKMeans._restarts
 
     def counted(self, given, quiet=False):
         fits.append(self.random_state)
         return fitting(self, given, quiet)
 
-    monkeypatch.setattr(AEKMeans, "_fitting", counted)
+    monkeypatch.setattr(AEKMeans, "_restarts", counted)
     return fits
 
 

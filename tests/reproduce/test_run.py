@@ -37,13 +37,13 @@ class FakeTime:
 @pytest.fixture
 def count_fits(monkeypatch):
     fits = []
-    fitting = PrototypeClusterer._fitting
+    fitting = PrototypeClusterer._restarts
 
     def counted(self, given, quiet=False):
         fits.append((len(getattr(given, "rows", given)), self.random_state))
         return fitting(self, given, quiet)
 
-    monkeypatch.setattr(PrototypeClusterer, "_fitting", counted)
+    monkeypatch.setattr(PrototypeClusterer, "_restarts", counted)
     return fits
 
 

@@ -8,6 +8,7 @@ import pytest
 import torch
 from sklearn.exceptions import NotFittedError
 
+from conftest import two_methods
 from diffclust import TELL, extras
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -34,14 +35,19 @@ def answers(tmp_path):
     return ask
 
 
-def test_every_method(quick, digits, answers):
-    answers(quick(4, pretrain_epochs=8, network="auto").fit(digits[0]), digits[0])
+def test_every_method(quick, blobs, answers):
+    rows = blobs[0].astype(np.float32)
+    answers(quick(network="identity").fit(rows), rows)
 
 
-@pytest.mark.parametrize("network", ["dense", "identity"])
-def test_rows(digits, answers, network):
-    rows = digits[0].reshape(200, 64)
-    answers(TELL(4, network=network, pretrain_epochs=3, epochs=2, random_state=0, device="cpu").fit(rows), rows)
+def test_rows(blobs, answers):
+    rows = blobs[0].astype(np.float32)
+    answers(TELL(3, network="dense", pretrain_epochs=3, epochs=2, random_state=0, device="cpu").fit(rows), rows)
+
+
+@two_methods
+def test_images(fitted_images, digits, answers):
+    answers(fitted_images, digits[0])
 
 
 def test_integer_images_are_scaled_inside(digits, answers):

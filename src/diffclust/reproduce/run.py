@@ -223,8 +223,8 @@ class Runner:
                 for older in CheckpointFolder(folder).files()[1:]:  # against a kill in mid-write; this was none
                     older.unlink()
             raise
-        reports = [kind for e in estimators for kind, _ in e.runs_[0]["diagnostics"]["reports"]]
-        if "interrupted" in reports:
+        events = [kind for e in estimators for kind, _ in e.runs_[0]["diagnostics"]["events"]]
+        if "interrupted" in events:
             raise KeyboardInterrupt
         for folder in folders:
             folder.rmdir()

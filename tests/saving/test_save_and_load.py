@@ -15,7 +15,7 @@ import pytest
 import torch
 
 import diffclust
-from conftest import ESTIMATORS, quick_settings, two_methods
+from conftest import ESTIMATORS, two_methods
 from diffclust.saving.folder import SETTINGS, SUMS, TENSORS, _sums
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -55,7 +55,12 @@ def test_round_trip(saved, digits):
     assert {k: v for k, v in again.get_params().items() if k != "device"} == {
         k: v for k, v in params.items() if k != "device"
     }
-    assert (again.fit(digits[0]).labels_ == model.labels_).all()
+
+
+@two_methods
+def test_a_loaded_estimator_fits_again(saved, digits):
+    model, folder = saved
+    assert (diffclust.load(folder).fit(digits[0]).labels_ == model.labels_).all()
 
 
 def test_rows_keep_units_and_names(method, quick, blobs, tmp_path):
@@ -70,10 +75,10 @@ def test_rows_keep_units_and_names(method, quick, blobs, tmp_path):
         again.predict(frame.add_prefix("other"))
 
 
-def test_every_method_loads_in_a_fresh_process(digits, tmp_path):
+def test_every_method_loads_in_a_fresh_process(digits, fit_of, tmp_path):
     labels = {}
     for name in ESTIMATORS:
-        model = getattr(diffclust, name)(4, **quick_settings(name)).fit(digits[0])
+        model = fit_of(name)
         model.save(tmp_path / name)
         labels[name] = model.labels_.tolist()
     np.save(tmp_path / "x.npy", digits[0])

@@ -1,0 +1,110 @@
+"""The house keeps its import arrows: no loops, lazy imports included, and nobody knows what is above."""
+
+import ast
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+import diffclust
+
+HOME = Path(diffclust.__file__).parent
+TREES = {path.relative_to(HOME): ast.parse(path.read_text()) for path in sorted(HOME.rglob("*.py"))}
+
+
+def name_of(path):
+    """engine/phase.py -> engine.phase, engine/__init__.py -> engine; the package itself is the empty name."""
+    parts = path.with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {name_of(path) for path in TREES}
+
+
+def statements(node):
+    """All import statements below a node, those of functions too, but for what only type checkers read."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.If) and ast.unparse(child.test).endswith("TYPE_CHECKING"):
+            yield from (found for other in child.orelse for found in statements(other))
+        elif isinstance(child, ast.Import | ast.ImportFrom):
+            yield child
+        else:
+            yield from statements(child)
+
+
+def imported(path, tree):
+    """(ours, theirs): the package's modules that a file imports, and the names of other packages."""
+    package = list(path.parts[:-1])
+    ours, theirs = set(), set()
+    for node in statements(tree):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            base = package[: len(package) - node.level + 1] + (node.module.split(".") if node.module else [])
+            target = ".".join(base)
+            for alias in node.names:
+                inner = f"{target}.{alias.name}".strip(".")
+                ours.add(inner if inner in MODULES else target)
+        else:
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module]
+            theirs |= {name.split(".")[0] for name in names}
+            ours |= {name.removeprefix("diffclust").strip(".") for name in names if name.split(".")[0] == "diffclust"}
+    return ours, theirs
+
+
+IMPORTS = {name_of(path): imported(path, tree) for path, tree in TREES.items()}
+
+
+def within(name, *packages):
+    return any(name == package or name.startswith(f"{package}.") for package in packages)
+
+
+def test_what_is_imported_is_there():
+    assert all(target in MODULES for ours, _ in IMPORTS.values() for target in ours)
+    assert IMPORTS["engine.phase"][0] >= {"nn.autoencoders", "engine.data"}  # that they are found at all
+
+
+def loop_in(graph):
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return error.args[1]
+    return None
+
+
+def test_there_are_no_loops():
+    assert loop_in({name: ours for name, (ours, _) in IMPORTS.items()}) is None
+
+
+def test_a_loop_would_be_seen():
+    lazy = ast.parse("if TYPE_CHECKING:\n    from . import model\ndef f():\n    from .phase import Phase")
+    assert imported(Path("engine/guard.py"), lazy) == ({"engine.phase"}, set())
+    graph = {name: ours for name, (ours, _) in IMPORTS.items()}
+    graph["nn.autoencoders"] = {"engine.phase"}
+    assert set(loop_in(graph)) >= {"nn.autoencoders", "engine.phase"}
+
+
+RULES = {  # who -> of what it knows nothing
+    "nn": ("engine", "estimator", "methods", "reading", "saving", "explain", "report", "cli"),
+    "engine": ("estimator", "methods", "reading", "saving", "explain", "report", "cli"),
+    "methods": ("nn.parallel", "cli", "reproduce"),
+    "estimator": ("methods", "cli", "reproduce"),
+}
+
+
+@pytest.mark.parametrize("package", RULES)
+def test_nobody_knows_what_is_above(package):
+    found = {
+        f"{name} imports {target}"
+        for name, (ours, _) in IMPORTS.items()
+        for target in ours
+        if within(name, package) and within(target, *RULES[package])
+    }
+    assert not found
+
+
+def test_the_layers_know_nothing_of_scikit_learn():
+    assert not [name for name, (_, theirs) in IMPORTS.items() if within(name, "nn") and "sklearn" in theirs]
+
+
+def test_there_is_one_training_step():
+    calls = [path for path in TREES if ".backward(" in (HOME / path).read_text()]
+    assert calls == [Path("engine/phase.py")]
