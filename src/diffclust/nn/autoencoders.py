@@ -17,6 +17,7 @@ from .chain import Chain
 
 Output = Literal["sigmoid", "linear"]
 
+FEW_COLUMNS = 4  # of which rows may have so many that their lengths count as much as their directions
 SAME = 1e-5  # a cosine this close to one is the same row
 
 
@@ -271,30 +272,29 @@ class PoolingAutoencoder(Autoencoder):
 
 
 class ScaledRows(Autoencoder):
-    """No network but units: rows as directions from the middle of the data, each of length √p.
+    """No network but units: rows as directions from the middle of the data, each of length √(p + 1).
 
-        u = P (x - shift) / scale,   z = √p u / |u|
+        u = P (x - shift) / scale,   z = √(p + 1) (u, ℓ) / |(u, ℓ)|,   ℓ = min(1, 4 / p)² mean |u| / √p
+
+    ℓ is one more coordinate. In rows of few columns it is of the size that the others have, so that their lengths
+    count, too; in those of many it is next to nothing, and directions alone count.
 
     components: p, the number of principal components in P; 0: P is the identity, and p the number of columns.
     """
 
     basis: Tensor  # P (p, d), or nothing
-    length: Tensor  # mean of |u| / √p, by which directions become rows again
+    length: Tensor  # ℓ
 
     def __init__(
         self, input_shape: Sequence[int], embedding_dim: int = 0, output: Output = "linear", components: int = 0
     ) -> None:
         d = int(torch.Size(tuple(input_shape)).numel())
-        super().__init__(input_shape, embedding_dim or components or d, "linear")
+        self.components = components or d
+        super().__init__(input_shape, embedding_dim or self.components + 1, "linear")
         self.config |= {"components": components}
         self.register_buffer("basis", torch.zeros(components, d))
         self.register_buffer("length", torch.ones(()))
         self.encoder, self.decoder = nn.Flatten(), nn.Identity()
-
-    @property
-    def components(self) -> int:
-        """Of u: p."""
-        return len(self.basis) or self.n_values
 
     def scaled(self, x: Tensor) -> Tensor:
         """u, (b, p), of samples, or of u itself: P makes wide rows narrow, and training does that once for all."""
@@ -304,14 +304,20 @@ class ScaledRows(Autoencoder):
         return u @ self.basis.T if len(self.basis) else u
 
     def normalize(self, x: Tensor) -> Tensor:
-        return self.components**0.5 * F.normalize(self.scaled(x), dim=1)
+        u = self.scaled(x)
+        z = torch.cat([u, self.length.to(u.dtype).expand(len(u), 1)], dim=1)
+        return (self.components + 1) ** 0.5 * F.normalize(z, dim=1)
+
+    def decoded(self, z: Tensor) -> Tensor:
+        """Codes to u, by the inverse of `normalize`."""
+        return self.length * z[:, :-1] / z[:, -1:].clamp_min(1e-6)
 
     def synthesise(self, z: Tensor) -> Tensor:
-        u = self.decoder(z) * self.length
+        u = self.decoded(z)
         return (u @ self.basis if len(self.basis) else u).reshape(len(z), *self.input_shape)
 
     def reconstruction_loss(self, x: Tensor, z: Tensor) -> Tensor:
-        return F.mse_loss(self.decoder(z), self.scaled(x) / self.length)
+        return F.mse_loss(self.decoded(z), self.scaled(x))
 
     def negative_log_likelihood(self, x: Tensor, z: Tensor) -> Tensor:
         return self.components * self.reconstruction_loss(x, z) / 2
@@ -330,7 +336,8 @@ class ScaledRows(Autoencoder):
         if len(self.basis):
             u = ((rows - shift) / scale).flatten(1)
             self.basis.copy_(principal_directions(u, len(self.basis)))
-        self.length.copy_(self.scaled(rows).norm(dim=1).mean().clamp_min(1e-12) / self.components**0.5)
+        length = self.scaled(rows).norm(dim=1).mean().item() / self.components**0.5
+        self.length.fill_(min(1.0, FEW_COLUMNS / self.components) ** 2 * length or 1.0)
 
 
 class RowAutoencoder(ScaledRows):
@@ -348,8 +355,11 @@ class RowAutoencoder(ScaledRows):
         super().__init__(input_shape, embedding_dim, output, components)
         self.config |= {"hidden": list(hidden), "variational": variational}
         self.variational = variational
-        self.encoder = Chain(*_normed_chain([self.components, *hidden, embedding_dim * (1 + variational)]))
+        self.encoder = Chain(*_normed_chain([self.components + 1, *hidden, embedding_dim * (1 + variational)]))
         self.decoder = Chain(*_normed_chain([embedding_dim, *reversed(hidden), self.components]))
+
+    def decoded(self, z: Tensor) -> Tensor:
+        return self.decoder(z)
 
 
 @torch.no_grad()

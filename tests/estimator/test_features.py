@@ -1,0 +1,181 @@
+"""Encoders that learn by neighbours: which data have them, what units rows get, when the rows themselves are kept."""
+
+import numpy as np
+import pytest
+import torch
+from scipy import sparse
+from sklearn.datasets import load_wine, make_blobs
+from sklearn.preprocessing import StandardScaler
+
+import diffclust
+from conftest import train
+from diffclust import DCN, TELL, AEKMeans, metrics
+from diffclust.engine.data import Data, TensorRows
+from diffclust.engine.model import NeighbourPretraining
+from diffclust.engine.phase import Phase
+from diffclust.engine.runtime import seeded
+from diffclust.estimator.networks import row_units
+from diffclust.nn.autoencoders import DenseAutoencoder, RowAutoencoder, ScaledRows
+
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+CPU = torch.device("cpu")
+SHORT = {"pretrain_epochs": 4, "epochs": 4, "random_state": 0, "device": "cpu"}
+
+
+def summary(X):
+    return Data(TensorRows(torch.as_tensor(np.asarray(X), dtype=torch.float32)), CPU).summary
+
+
+def test_columns_of_other_units_are_standardised():
+    X = np.random.default_rng(0).normal(size=(200, 6)) * [1, 10, 1, 1000, 1, 1]
+    shift, scale = row_units(summary(X))
+    assert np.allclose(scale, X.std(0), rtol=1e-3)
+    assert np.allclose(shift, X.mean(0), atol=1e-3)
+
+
+def test_columns_of_one_unit_keep_their_proportions():
+    X = np.random.default_rng(0).normal(size=(200, 6)) * [1, 2, 1, 2, 1, 1]
+    assert len(row_units(summary(X))[1].unique()) == 1
+
+
+def test_columns_of_counts_are_divided_by_the_root():
+    X = np.random.default_rng(0).poisson(0.2, size=(200, 6)) * [1.0, 9, 1, 1, 1, 1]
+    assert np.allclose(row_units(summary(X))[1], np.sqrt(X.std(0)), rtol=1e-3)
+
+
+def test_a_constant_column_says_nothing(blobs):
+    X = blobs[0]
+    labels = TELL(3, **SHORT).fit(X).labels_
+    for value in (0.0, 7.0):
+        wider = np.c_[X, np.full(len(X), value)]
+        assert metrics.ari(labels, TELL(3, **SHORT).fit(wider).labels_) > 0.95
+
+
+@pytest.mark.parametrize(
+    ("settings", "network"),
+    [
+        ({}, (RowAutoencoder, ScaledRows)),
+        ({"features": "neighbours"}, RowAutoencoder),
+        ({"features": "reconstruction"}, DenseAutoencoder),
+        ({"network": "dense"}, DenseAutoencoder),
+        ({"network": "dense", "features": "neighbours"}, DenseAutoencoder),
+    ],
+)
+def test_who_learns_by_neighbours(blobs, settings, network):
+    model = TELL(3, **{**SHORT, **settings}).fit(blobs[0])
+    assert isinstance(model.model_.autoencoder, network)
+    by_neighbours = settings.get("features") == "neighbours" or not settings
+    assert ("neighbours" in model.history_[0]) is by_neighbours
+    assert (model.predict(blobs[0]) == model.labels_).all()
+
+
+def test_images_learn_by_reconstruction_unless_told(digits):
+    assert "neighbours" not in TELL(4, **SHORT).fit(digits[0]).history_[0]
+    assert "neighbours" in TELL(4, features="neighbours", **SHORT).fit(digits[0]).history_[0]
+
+
+def test_the_rows_are_kept_where_the_network_has_nothing_to_add():
+    X, y = load_wine(return_X_y=True)
+    model = TELL(3, random_state=0, device="cpu").fit(X)
+    assert type(model.model_.autoencoder) is ScaledRows
+    assert "fallback" in [kind for kind, _ in model.diagnostics_["events"]]
+    assert not model.diagnostics_["warnings"]
+    assert metrics.accuracy(y, model.labels_) > 0.94
+    decoded = model.inverse_transform(model.cluster_centers_)
+    means = np.stack([X[model.labels_ == j].mean(0) for j in range(3)])
+    assert np.abs(StandardScaler().fit(X).transform(decoded) - StandardScaler().fit(X).transform(means)).mean() < 0.5
+
+
+def test_a_chosen_way_is_not_left(blobs):
+    model = TELL(3, features="neighbours", **SHORT).fit(blobs[0])
+    assert "fallback" not in [kind for kind, _ in model.diagnostics_["events"]]
+
+
+@pytest.mark.parametrize("width", [1, 2, 5])
+def test_lengths_count_where_columns_are_few(width):
+    X, y = make_blobs(150, centers=np.outer([0, 6, -6], np.ones(width)), random_state=0)
+    assert metrics.accuracy(y, TELL(3, random_state=0, device="cpu").fit(X).labels_) > 0.98
+
+
+@pytest.mark.parametrize("kind", ["wide", "sparse", "two rows", "fewer than neighbours", "equal rows", "zeros"])
+def test_rows_of_every_shape_have_an_answer(kind):
+    generator = np.random.default_rng(0)
+    X = {
+        "wide": generator.normal(size=(40, 300)),
+        "sparse": sparse.random(60, 200, 0.05, "csr", np.float32, generator),
+        "two rows": generator.normal(size=(2, 3)),
+        "fewer than neighbours": generator.normal(size=(9, 3)),
+        "equal rows": np.ones((30, 3)),
+        "zeros": np.r_[np.zeros((5, 3)), generator.normal(size=(30, 3))],
+    }[kind]
+    model = TELL(2, **SHORT).fit(X)
+    assert (model.predict(X) == model.labels_).all()
+    assert np.isfinite(model.transform(X)).all()
+    assert np.isfinite(model.inverse_transform(model.cluster_centers_)).all()
+
+
+def phases(data, n):
+    found = []
+    for seed in range(n):
+        with seeded(seed, CPU):
+            estimator = AEKMeans(3, device="cpu", features="neighbours")
+            model = estimator.build_model(estimator.build_autoencoder(data), len(data))
+            learner = NeighbourPretraining(model)
+            found.append(Phase("pretraining", learner, data, estimator.build_optimizer(learner), 3))
+    return found
+
+
+@pytest.mark.parametrize("batch_size", [32, 96])
+def test_stacked_runs_learn_what_they_learn_alone(batch_size):
+    X, _ = make_blobs(96, 5, centers=4, random_state=0)
+    data = Data(TensorRows(torch.tensor(X, dtype=torch.float32)), CPU, batch_size)
+    data.graph = AEKMeans(3, device="cpu")._graph(data)
+    alone, stacked = phases(data, 2), phases(data, 2)
+    train(alone, range(2), stack=False)
+    train(stacked, range(2), stack=True)
+    for one, other in zip(alone, stacked, strict=True):
+        for a, b in zip(one.history, other.history, strict=True):
+            assert a["neighbours"] == pytest.approx(b["neighbours"], rel=1e-3)
+
+
+@pytest.mark.parametrize("method", [TELL, DCN])
+def test_a_killed_fit_goes_on(method, blobs, tmp_path):
+    class Killed(Exception):
+        pass
+
+    settings = {**SHORT, "batch_size": 50, "features": "neighbours"}
+    whole = method(3, **settings).fit(blobs[0])
+    for phase, epoch in (("pretraining", 2), ("clustering", 1)):
+
+        def kill(progress, phase=phase, epoch=epoch):
+            if (progress.phase, progress.epoch) == (phase, epoch):
+                raise Killed
+
+        kept = {"checkpoint": tmp_path, "checkpoint_every": 1}
+        with pytest.raises(Killed):
+            method(3, **settings, **kept, callbacks=[kill]).fit(blobs[0])
+        again = method(3, **settings, **kept).fit(blobs[0])
+        assert again.history_ == whole.history_
+        assert (again.labels_ == whole.labels_).all()
+
+
+def test_rows_on_a_disk_learn_as_those_in_memory(blobs, tmp_path):
+    X = blobs[0].astype(np.float32)
+    mapped = np.memmap(tmp_path / "x", np.float32, "w+", shape=X.shape)
+    mapped[:] = X
+    settings = {**SHORT, "batch_size": 50}
+    assert (TELL(3, **settings).fit(mapped).labels_ == TELL(3, **settings).fit(X).labels_).all()
+
+
+def test_saved_and_loaded(blobs, tmp_path):
+    for features in ("auto", "neighbours"):
+        model = TELL(3, **SHORT, features=features).fit(np.tile(blobs[0], 30))  # wide: with principal components
+        model.save(tmp_path / features)
+        again = diffclust.load(tmp_path / features)
+        assert (again.predict(np.tile(blobs[0], 30)) == model.labels_).all()
+        assert type(again.model_.autoencoder) is type(model.model_.autoencoder)
+
+
+def test_another_word_is_refused(blobs):
+    with pytest.raises(ValueError, match="features='umap'"):
+        TELL(3, features="umap").fit(blobs[0])
