@@ -758,7 +758,7 @@ def test_explain_a_pair_a_cluster_and_the_model(works, tmp_path, blobs, model):
     assert pair["together"]
     assert works("explain", model, "--cluster", 1).startswith("Cluster 1 has")
     assert json.loads(works("explain", model, data, "--cluster", 1, "--json"))["typical"]
-    assert works("explain", model).startswith("TELL: DenseAutoencoder")
+    assert works("explain", model).startswith(("TELL: RowAutoencoder", "TELL: ScaledRows"))
 
 
 def test_explain_names_words(works, tmp_path):

@@ -97,4 +97,4 @@ def test_what_dies_without_it(digits):
 
 def test_a_collapse_is_reported_to_the_user(blobs):
     with pytest.warns(ConvergenceWarning, match=f"{REPAIRED}|Collapse|empty|not finite"):
-        VaDE(3, pretrain_epochs=5, epochs=30, lr=3.0, random_state=0).fit(blobs[0])
+        VaDE(3, features="reconstruction", pretrain_epochs=5, epochs=30, lr=3.0, random_state=0).fit(blobs[0])

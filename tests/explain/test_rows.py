@@ -263,7 +263,7 @@ def test_integer_images_are_explained_in_the_units_of_the_network(images):
 
 def test_sparse_rows_start_from_nothing(blobs):
     X = np.abs(blobs[0]) * (np.abs(blobs[0]) > 1)
-    model = TELL(3, pretrain_epochs=4, epochs=4, random_state=0).fit(sp.csr_array(X))
+    model = TELL(3, features="reconstruction", pretrain_epochs=4, epochs=4, random_state=0).fit(sp.csr_array(X))
     explanation = model.explain(sp.csr_array(X)[:1])[0]
     assert (explanation.attributions[X[0] == 0] == 0).all()
     assert np.abs(explanation.attributions).max() > 0

@@ -20,7 +20,7 @@ CPU = torch.device("cpu")
 
 
 def quick(n_clusters=3, **settings):
-    return CrossMetric(n_clusters, **{**quick_settings("CrossMetric"), **settings})
+    return CrossMetric(n_clusters, **{**quick_settings("CrossMetric"), "features": "reconstruction", **settings})
 
 
 def model_of(estimator, x, hidden=(16,)):

@@ -110,7 +110,7 @@ def test_a_resumed_fit_keeps_target_and_count(cls, digits, tmp_path):
 
 
 def test_the_stop_rule(cls, blobs):
-    quick = {"pretrain_epochs": 20, "epochs": 15, "random_state": 0, "interval": 2}
+    quick = {"pretrain_epochs": 20, "epochs": 15, "random_state": 0, "interval": 2, "features": "reconstruction"}
     settled, whole = (cls(3, **quick, **more).fit(blobs[0]) for more in ({}, {"tolerance": 0}))
     assert settled.n_iter_ < 10  # easy blobs settle at once
     assert [kind for kind, _ in settled.diagnostics_["events"]] == ["settled"]

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, clone
 from sklearn.callback import CallbackSupportMixin, with_callbacks
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_array
@@ -421,7 +421,8 @@ class PrototypeClusterer(
         if not runs:
             raise KeyboardInterrupt  # before the first had anything to show
         best, data = runs[RULES[self.select](runs)], restarts[0].data
-        if data.graph is None or self.features != "auto" or not self.falls_back:
+        given_centers = not isinstance(getattr(self, "init", "k-means"), str)  # in the network's embedding
+        if data.graph is None or self.features != "auto" or not self.falls_back or given_centers:
             return best
         rows = self._on_the_rows(data, best)
         learnt_cut, rows_cut = (
@@ -432,12 +433,17 @@ class PrototypeClusterer(
     def _on_the_rows(self, data: Data, learnt: Run) -> Run:
         """What the method gives without a network: k-means on the rows in their units."""
         with seeded(learnt.seed, data.device):
-            model = self.build_model(networks.build("scaled", data, 0, {}), len(data)).to(data.device)
-            model.place_centers(data, "k-means")
+            plain = clone(self).set_params(**({"init": "k-means"} if hasattr(self, "init") else {}))
+            model = plain.build_model(networks.build("scaled", data, 0, {}), len(data)).to(data.device)
+            placing = Phase("clustering", model, data, None, epochs=0)
+            placing.start()
+            placing.finish()
             model.note(
                 "fallback", "The network's clusters cut no fewer neighbours apart than k-means on the rows: kept that."
             )
-            return Run.evaluate(model, data, seed=learnt.seed, history=learnt.history, events=model.events)
+            return Run.evaluate(
+                model, data, seed=learnt.seed, history=learnt.history, events=[*learnt.events, *model.events]
+            )
 
     def _adopt(self, restarts: list[Restart], best: Run) -> None:
         """Keep the chosen run; nothing of an earlier fit survives."""

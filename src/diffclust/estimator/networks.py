@@ -38,7 +38,7 @@ def units(values: Summary, row_shape: tuple[int, ...]) -> tuple[Tensor, Tensor]:
 SPARSE = 0.5  # non-negative rows with a larger share of zeros: counts, words, categories
 OTHER_UNITS = 5.0  # times that the reach of wide columns is that of narrow ones, where their units differ
 WIDE = 100  # columns: rows that have more are seen through so many principal components
-SAMPLE = 10_000  # rows these are found from
+SAMPLE, VALUES = 10_000, 2**26  # rows these are found from, and the values they have together, at most
 
 
 def row_units(values: Summary) -> tuple[Tensor, Tensor]:
@@ -68,9 +68,11 @@ def scaled_rows(data: Data) -> ScaledRows:
     if data.scaled is None:
         width = data.summary.mean.numel()
         data.scaled = ScaledRows(data.row_shape, components=WIDE if width > WIDE else 0)
-        index = torch.linspace(0, len(data) - 1, min(len(data), SAMPLE), dtype=torch.float64).long()
+        size = min(len(data), SAMPLE, max(2 * WIDE, VALUES // width))
+        index = torch.linspace(0, len(data) - 1, size, dtype=torch.float64).long().to(data.device)
+        rows = torch.cat([data.take_checked(part).cpu() for part in index.split(data.chunk)])
         with seeded(0, data.device):  # principal components of many columns are found by iterations
-            data.scaled.set_rows(*row_units(data.summary), data.take_checked(index.to(data.device)).cpu())
+            data.scaled.set_rows(*row_units(data.summary), rows)
     return data.scaled
 
 

@@ -36,6 +36,11 @@ class AutoencoderClusterer(PrototypeClusterer):
         # with α = 1/2 the weights W = 2αΩ are the centres themselves, and the optimiser's rate is theirs
         return ClusterLayer(self.n_clusters, autoencoder.embedding_dim, alpha=0.5)
 
+    def _by_neighbours(self, row_shape: tuple[int, ...]) -> bool:
+        """Of itself not where values are taken as they are, or layers trained one by one: these are autoencoders'."""
+        plain = self.layer_epochs == 0 and self.rescale is True
+        return super()._by_neighbours(row_shape) and (plain or self.features == "neighbours")
+
     def build_autoencoder(self, data: Data) -> Autoencoder:
         neighbours = self._by_neighbours(data.row_shape)
         return networks.build(

@@ -23,7 +23,7 @@ from ..engine.model import ClusterModel, Losses
 from ..estimator.base import PrototypeClusterer, hyperparameters
 from ..estimator.knobs import knob
 from ..estimator.streams import Arrived
-from ..nn.autoencoders import Autoencoder, Identity, ScaledRows
+from ..nn.autoencoders import Autoencoder, ScaledRows
 from ..nn.cluster import ClusterLayer
 from ..nn.ops import largest, one_hot
 
@@ -128,7 +128,8 @@ class TELL(PrototypeClusterer):
     init: first centres: "k-means", "k-means++", "random" (the paper), or an array (n_clusters, embedding_dim).
     joint: train network and centres together; False learns the network first and then only the centres.
     sphere: embeddings and centres have unit length, so that directions count; False clusters in the plain
-        Euclidean space. "auto": True for a network that learns, False for "identity".
+        Euclidean space. "auto": True for a network that learns by reconstruction, False for one that learns by
+        neighbours and for "identity".
     dropout: before each encoder layer of the dense network.
     repair: move a centre that wins no row in an epoch to a badly served row. False: the literal paper.
     """
@@ -169,8 +170,8 @@ class TELL(PrototypeClusterer):
     }
 
     def build_model(self, autoencoder: Autoencoder, n_samples: int) -> TELLModel:
-        learnt = not isinstance(autoencoder, Identity | ScaledRows)
-        sphere = learnt if self.sphere == "auto" else self.sphere
+        has_sphere = self.network != "identity" and not isinstance(autoencoder, ScaledRows)
+        sphere = has_sphere if self.sphere == "auto" else self.sphere
         if not sphere and self.center_update != "normalized":
             raise ValueError(f"center_update={self.center_update!r} needs sphere=True.")
         alpha = 1.0 if self.center_update == "normalized" else ALPHA

@@ -290,7 +290,7 @@ class ScaledRows(Autoencoder):
     ) -> None:
         d = int(torch.Size(tuple(input_shape)).numel())
         self.components = components or d
-        super().__init__(input_shape, embedding_dim or self.components + 1, "linear")
+        super().__init__(input_shape, self.components + 1, "linear")
         self.config |= {"components": components}
         self.register_buffer("basis", torch.zeros(components, d))
         self.register_buffer("length", torch.ones(()))
@@ -353,7 +353,8 @@ class RowAutoencoder(ScaledRows):
         variational: bool = False,
     ) -> None:
         super().__init__(input_shape, embedding_dim, output, components)
-        self.config |= {"hidden": list(hidden), "variational": variational}
+        self.embedding_dim = embedding_dim
+        self.config |= {"embedding_dim": embedding_dim, "hidden": list(hidden), "variational": variational}
         self.variational = variational
         self.encoder = Chain(*_normed_chain([self.components + 1, *hidden, embedding_dim * (1 + variational)]))
         self.decoder = Chain(*_normed_chain([embedding_dim, *reversed(hidden), self.components]))
