@@ -9,7 +9,8 @@ FOLDER has .npz files with X (or images) and labels. Labels score and choose not
 `seconds` is processor time. UMAP needs umap-learn: 15 neighbours, 10 dimensions, min_dist 0, on standardised columns
 and on columns as they are, cosine where more than half of the values are zero; of the two, the better is shown, as of
 k-means, although only labels can tell which. Results are appended to benchmarks/results/rows.csv; what is there is not
-run again.
+run again. The rows of UMAP that are there now (two seeds) come from another script and machine, with one scaling a
+set: standardised but for cells, texts and faces.
 """
 
 import argparse
