@@ -6,7 +6,8 @@ from sklearn.cluster import KMeans, kmeans_plusplus
 from sklearn.datasets import make_blobs
 
 from diffclust.nn import kmeans, kmeans_plus_plus, lloyd, squared_distances
-from diffclust.nn.kmeans import cluster_means, draw_proportional
+from diffclust.nn.kmeans import TOLERANCE, draw_proportional
+from diffclust.nn.kmeans import _lloyd as kmeans_from
 
 
 def blobs(seed=0, n_samples=300, centers=5):
@@ -70,11 +71,16 @@ def test_lloyd_revives_an_empty_cluster():
     assert result.inertia == pytest.approx(0.5)
 
 
-def test_cluster_means_by_hand():
-    x = torch.tensor([[0.0, 1.0], [2.0, 3.0], [5.0, 5.0]])
-    means, counts = cluster_means(x, torch.tensor([0, 0, 2]), torch.full((3, 2), -7.0))
-    assert means.tolist() == [[1, 2], [-7, -7], [5, 5]]
-    assert counts.tolist() == [2, 0, 1]
+def test_starts_that_move_together_end_where_each_ends_alone():
+    x = blobs(3, centers=7)
+    starts = torch.stack([kmeans_plus_plus(x, 6, seeded(start)) for start in range(4)])
+    starts[1, 2] = 1e3  # begins empty
+    alone = [lloyd(x, start) for start in starts]
+    together = kmeans_from(x, starts, 300, TOLERANCE)
+    best = min(alone, key=lambda result: result.inertia)
+    torch.testing.assert_close(together.centers, best.centers, rtol=1e-4, atol=1e-4)
+    assert together.labels.equal(best.labels)
+    assert (together.n_iter, together.inertia) == (best.n_iter, pytest.approx(best.inertia))
 
 
 def test_kmeans_plus_plus_picks_distinct_rows():
