@@ -12,7 +12,6 @@ from torch import Generator, Tensor
 
 from .ops import largest, squared_distances
 
-
 TOLERANCE = 1e-4  # scikit-learn's
 AT_ONCE = 2**24  # numbers that starts which move together may hold
 
