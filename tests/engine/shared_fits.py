@@ -58,7 +58,7 @@ def narrow_conv():
 
 def build(method, **settings):
     steady = {name: value for name, value in STEADY.items() if name in method.__dataclass_fields__}
-    return method(3, network=narrow(), **{**SETTINGS, **steady, **OWN.get(method.__name__, {}), **settings})
+    return method(3, **{"network": narrow(), **SETTINGS, **steady, **OWN.get(method.__name__, {}), **settings})
 
 
 class Balanced(diffclust.DCN):
@@ -106,6 +106,8 @@ def fits():
     yield "TELL optimizer", diffclust.TELL(3, network=narrow(), center_update="optimizer", **SETTINGS), rows()
     yield "KMeansNet after", diffclust.KMeansNet(3, network=narrow(), **SETTINGS), rows()
     yield "CrossMetric two", build(diffclust.CrossMetric, metric=["euclidean", "cosine"], detach="none"), rows()
+    yield "TELL neighbours", build(diffclust.TELL, network="auto", features="neighbours", lr=1e-4), rows()
+    yield "DEC neighbours", build(diffclust.DEC, network="auto", features="neighbours", lr=1e-4), rows()
     yield "DeepKMeans l2", build(diffclust.DeepKMeans, l2=0.01, weight=1.0), rows()
 
 

@@ -12,7 +12,8 @@ from diffclust import DCN, DEC, IDEC, TELL, AEKMeans, CrossMetric, DeepKMeans, S
 from diffclust.engine.accelerate import capture
 from diffclust.engine.accelerate.stack import Stack
 from diffclust.engine.data import Data, TensorRows
-from diffclust.engine.optimizers import OPTIMIZERS
+from diffclust.engine.model import NeighbourPretraining
+from diffclust.engine.optimizers import OPTIMIZERS, make_optimizer
 from diffclust.engine.phase import Phase
 
 pytestmark = [
@@ -45,6 +46,32 @@ def counted(monkeypatch):
         capture.Steps, "_record", lambda self, members: made.append(len(members)) or record(self, members)
     )
     return made
+
+
+def test_steps_by_neighbours_agree(counted, exact):
+    """In both phases, with batches that are part of the rows and with all rows in one."""
+    rows = torch.randn(300, 8, generator=torch.Generator().manual_seed(0))
+    rows[100:200] += 4
+
+    def learnt(batch_size, captured):
+        estimator = TELL(3, device="cuda", features="neighbours", batch_size=batch_size, random_state=0)
+        data = Data(TensorRows(rows), torch.device("cuda"), batch_size)
+        data.graph = estimator._graph(data)
+        torch.manual_seed(1)
+        model = estimator.build_model(estimator.build_autoencoder(data), len(data)).cuda()
+        histories = []
+        for learner in (NeighbourPretraining(model), model):
+            histories += train(
+                [Phase("any", learner, data, make_optimizer(learner, "adam", 1e-4), 20)], capture=captured
+            )
+        assert bool(counted) is captured
+        counted.clear()
+        return np.array([record["neighbours"] for history in histories for record in history])
+
+    for batch_size in (50, 300):
+        plain, recorded = learnt(batch_size, False), learnt(batch_size, True)
+        assert recorded == pytest.approx(plain, rel=1e-3)
+        assert plain[-1] < plain[0]
 
 
 def losses(method, images, counted, *, captured, **settings):
