@@ -1,4 +1,4 @@
-"""The classical methods to compare with: one call each, rows in, labels out.
+"""The classical methods to compare with: one call each, rows in, labels out::
 
     BASELINES["kmeans"](X, k, seed) -> labels (n,)
 
@@ -89,14 +89,15 @@ BASELINES: dict[str, Baseline] = {
 
 
 class FuzzyCMeans(ClusterMixin, BaseEstimator):
-    """Fuzzy c-means (Bezdek 1981): k-means with memberships u_ij in place of assignments.
+    """Fuzzy c-means (Bezdek 1981): k-means with memberships u_ij in place of assignments::
 
         minimise Σ_ij u_ij^m |x_i - c_j|^2,   Σ_j u_ij = 1
         u_ij = 1 / Σ_l (|x_i - c_j| / |x_i - c_l|)^(2 / (m - 1))
         c_j  = Σ_i u_ij^m x_i / Σ_i u_ij^m
 
-    m: fuzziness above 1; near 1 it is k-means, and large m draws all centres to the mean.
-    tol: stop when no membership changes by more.
+    Args:
+        m: fuzziness above 1; near 1 it is k-means, and large m draws all centres to the mean.
+        tol: stop when no membership changes by more.
     """
 
     def __init__(

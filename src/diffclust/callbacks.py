@@ -101,14 +101,15 @@ class Evaluate:
 class TrainingRecord:
     """Keeps what a fit looked like at chosen epochs, so that one can watch clusters form.
 
-    frames: so many a phase, evenly spaced, the first and the last epoch among them.
-    epochs: these epochs of each phase instead.
-    sample: how many rows are watched: the same evenly spaced ones at every epoch, `rows`.
-
     A frame is a dict of phase, epoch, losses, and the embedding of the watched rows (s, d); of clustering also the
     labels of these rows, the centres (k, d), and the centres decoded by the network of that epoch (k, ...).
     `runs` has one list of frames for each restart of the last fit. Watching draws no random numbers: the labels stay
     what they were.
+
+    Args:
+        frames: so many a phase, evenly spaced, the first and the last epoch among them.
+        epochs: these epochs of each phase instead.
+        sample: how many rows are watched: the same evenly spaced ones at every epoch, `rows`.
     """
 
     def __init__(self, frames: int = 12, epochs: Collection[int] | None = None, sample: int = 1000) -> None:

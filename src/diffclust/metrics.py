@@ -261,7 +261,12 @@ def effective_number(sizes: NDArray[np.int64]) -> float:
 
 
 def label_free_scores(Z: Any, labels: ArrayLike) -> dict[str, float]:
-    """Every score that needs no known labels. Z: rows (n, d), as given or embedded, dense or sparse."""
+    """Every score that needs no known labels, by name.
+
+    Args:
+        Z: rows (n, d), as given or embedded, dense or sparse.
+        labels: the cluster of each row.
+    """
     return {
         "silhouette": silhouette(Z, labels),
         "davies_bouldin": davies_bouldin(Z, labels),

@@ -56,8 +56,9 @@ def embedding(
 ) -> Any:
     """The rows of X on a map of the embedding; of more than `sample`, evenly spaced ones.
 
-    color: "cluster", "probability", or a label for each row, such as the true ones.
-    captions: a text for each row, shown when it is pointed at.
+    Args:
+        color: "cluster", "probability", or a label for each row, such as the true ones.
+        captions: a text for each row, shown when it is pointed at.
     """
     go = _go()
     census = Census.of(Subject.of(estimator, X))

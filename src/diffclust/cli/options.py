@@ -61,7 +61,11 @@ def settings_of(name: str, given: list[str]) -> dict[str, Any]:
 
 
 def check_out(path: Path, *, folder: bool, option: str = "--out", reads: str | None = None) -> None:
-    """Complain before the work, not after it. reads: the data, which are not to be written over."""
+    """Complain before the work, not after it.
+
+    Args:
+        reads: the data, which are not to be written over.
+    """
     if path.exists() and path.is_dir() != folder:
         raise Wrong(f"{option} {path} is {'a file, not a folder' if folder else 'a folder, not a file'}.")
     home = path if folder else path.parent

@@ -1,6 +1,6 @@
 """The only training loop, and everything a method file must never mention.
 
-A fit reads downwards: `estimator.fit` builds restarts, `loop.train` runs them epoch by epoch, a step is `Phase.step`.
+A fit reads downwards: `estimator.fit` builds restarts, `loop.train` runs them epoch by epoch, a step is `Phase.step`::
 
     model.py        what a method says: a loss, an assignment, and hooks around a step
     data.py         samples on the device or streamed, a batch at a time
@@ -15,7 +15,7 @@ A fit reads downwards: `estimator.fit` builds restarts, `loop.train` runs them e
     optimizers.py   the optimisers by name
     accelerate/     steps as CUDA graphs, runs stacked into one, fused kernels
 
-Words of our own:
+Words of our own::
 
     restart         a run of a fit from a seed of its own; `n_init` of them, of which one is kept
     phase           a part of a restart with one loss: pretraining, clustering

@@ -138,7 +138,11 @@ class Checkpoint:
         seeds: list[int],
         processes: Processes = ALONE,
     ) -> None:
-        """identity: what a fit must have in common with the one that wrote the folder."""
+        """Nothing is read or written yet.
+
+        Args:
+            identity: what a fit must have in common with the one that wrote the folder.
+        """
         self.folder, self.every, self.processes = folder, every, processes
         self.has_news = False
         self.state: dict[str, Any] = {

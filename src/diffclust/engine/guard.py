@@ -19,8 +19,9 @@ class Guard:
     number of clusters falls below that at the start; or the centres drift together, and the scatter rises, the share
     of the embedding's variance left inside clusters.
 
-    keep_from: a state is kept where its effective number is at least this share of the first.
-    advice: what the user is told to try.
+    Args:
+        keep_from: a state is kept where its effective number is at least this share of the first.
+        advice: what the user is told to try.
     """
 
     def __init__(

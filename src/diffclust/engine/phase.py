@@ -122,7 +122,8 @@ class Phase:
     """`model` learns from `data` for at most `epochs` epochs: start, then begin_epoch, a step a batch and end_epoch,
     until it is over; then finish. Without an optimiser only the model's own closed-form updates act.
 
-    restart: the number of the restart that the phase is part of, for callbacks.
+    Args:
+        restart: the number of the restart that the phase is part of, for callbacks.
     """
 
     def __init__(

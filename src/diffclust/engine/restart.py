@@ -26,9 +26,10 @@ class Watchers(Protocol):
 class Job:
     """What the restarts of one fit share.
 
-    attributes: what the fitted estimator is to remember of its data.
-    at_once: how many of them may run side by side; with 1 no other fit's may run beside them either.
-    capture: whether steps are captured as CUDA graphs; None: where that pays.
+    Args:
+        attributes: what the fitted estimator is to remember of its data.
+        at_once: how many of them may run side by side; with 1 no other fit's may run beside them either.
+        capture: whether steps are captured as CUDA graphs; None: where that pays.
     """
 
     device: torch.device

@@ -80,32 +80,35 @@ class PrototypeClusterer(
 ):
     """A network with centres in its embedding, trained by gradients; it answers for rows it has not seen.
 
-    n_clusters: how many.
-    n_init, select: whole restarts from other seeds, and the label-free rule that picks one: "scatter" (the least
-        share of the embedding's variance left inside clusters, so that its scale does not count), "loss" (smallest
-        clustering loss, TELL's rule), "agreement" (the run whose labels are most like those of the others),
-        "balance" (the most even clusters, for data whose clusters are known to be about as large as one another).
-    network: "auto" (rows: dense, images: convolutional), "dense", "conv", "conv-pool", "identity" (the features
-        are the embedding), or any module with `encode` and `decode`, which gets the values as they are.
-    embedding_dim: width of the embedding.
-    features: how the network learns before the centres are placed, and what holds it while the method trains:
-        "reconstruction" (an autoencoder) or "neighbours" (rows that are near stay near, as in UMAP). "auto": neighbours
-        for rows, reconstruction for images, and for every network that is given by name or as a module.
-    pretrain_epochs, epochs: of the autoencoder alone, then of the method. "auto" follows the number of rows.
-    batch_size: rows a step. "auto": 64 below 5,000 rows, 128 below 20,000, 256 from there on.
-    augment: random changes of the samples in training: the strength of small turns, zooms and shifts of images,
-        or a callable from a batch to a changed batch; None for none. "auto": 0.5 for images, none for rows.
-    optimizer: adadelta (or adadelta-keras), adagrad, adam, adamw, momentum, rmsprop, sgd, or a callable from parameters
-        to an optimiser.
-    lr: learning rate; None takes the optimiser's usual one. A callable brings its own.
-    device: "auto", "cpu", "cuda", ...
-    precision: of training: "float32", "bf16", or "auto": bf16 on a GPU that has it, float32 elsewhere.
-    random_state: an int for the same answer every time.
-    verbose: show a progress bar.
-    callbacks: functions of a Progress, called after each epoch.
-    checkpoint: a folder to keep the state of the fit in. A fit that was killed goes on from there when it is called
-        again with the same settings and data, and ends with the labels it would have had. Emptied at the end.
-    checkpoint_every: epochs between checkpoints.
+    Args:
+        n_clusters: how many.
+        n_init: whole restarts, each from another seed.
+        select: the label-free rule that picks one of the restarts: "scatter" (the least share of the embedding's
+            variance left inside clusters, so that its scale does not count), "loss" (smallest clustering loss, TELL's
+            rule), "agreement" (the run whose labels are most like those of the others), "balance" (the most even
+            clusters, for data whose clusters are known to be about as large as one another).
+        network: "auto" (rows: dense, images: convolutional), "dense", "conv", "conv-pool", "identity" (the features are
+            the embedding), or any module with `encode` and `decode`, which gets the values as they are.
+        embedding_dim: width of the embedding.
+        features: how the network learns before the centres are placed, and what holds it while the method trains:
+            "reconstruction" (an autoencoder) or "neighbours" (rows that are near stay near, as in UMAP). "auto":
+            neighbours for rows, reconstruction for images, and for every network that is given by name or as a module.
+        pretrain_epochs: epochs of the autoencoder alone. "auto" follows the number of rows.
+        epochs: epochs of the method. "auto" follows the number of rows.
+        batch_size: rows a step. "auto": 64 below 5,000 rows, 128 below 20,000, 256 from there on.
+        augment: random changes of the samples in training: the strength of small turns, zooms and shifts of images, or
+            a callable from a batch to a changed batch; None for none. "auto": 0.5 for images, none for rows.
+        optimizer: adadelta (or adadelta-keras), adagrad, adam, adamw, momentum, rmsprop, sgd, or a callable from
+            parameters to an optimiser.
+        lr: learning rate; None takes the optimiser's usual one. A callable brings its own.
+        device: "auto", "cpu", "cuda", ...
+        precision: of training: "float32", "bf16", or "auto": bf16 on a GPU that has it, float32 elsewhere.
+        random_state: an int for the same answer every time.
+        verbose: show a progress bar.
+        callbacks: functions of a Progress, called after each epoch.
+        checkpoint: a folder to keep the state of the fit in. A fit that was killed goes on from there when it is called
+            again with the same settings and data, and ends with the labels it would have had. Emptied at the end.
+        checkpoint_every: epochs between checkpoints.
     """
 
     n_clusters: int = knob(8, low=1, kw_only=False)

@@ -26,11 +26,12 @@ class Explainable:
     ) -> Explanations:
         """One explanation a row: its cluster, the runner-up, and the margin between them taken apart.
 
-        attributions: carry the margin back to the input, by integrated gradients where there is a network: some
-            hundred passes through the encoder a row.
-        baseline: the input that attributions compare with: "runner-up" (its decoded centre), "zero", or one row as an
-            array. "auto": zero for sparse rows, the runner-up otherwise.
-        feature_names: of the columns of X; by default those of the data frame `fit` saw.
+        Args:
+            attributions: carry the margin back to the input, by integrated gradients where there is a network: some
+                hundred passes through the encoder a row.
+            baseline: the input that attributions compare with: "runner-up" (its decoded centre), "zero", or one row as
+                an array. "auto": zero for sparse rows, the runner-up otherwise.
+            feature_names: of the columns of X; by default those of the data frame `fit` saw.
         """
         return explain_rows(self, X, attributions=attributions, baseline=baseline, feature_names=feature_names)
 
@@ -60,9 +61,13 @@ class Explainable:
     def report(self, path: str | os.PathLike[str], X: Any, y: Any = None, **options: Any) -> Path:
         """Write one self-contained HTML page about the fitted model and the rows X; needs `diffclust[report]`.
 
-        y: true labels, for scores and a confusion matrix; nothing else uses them.
-        record: a `TrainingRecord`, for the slider over epochs; by default the one among `callbacks`.
-        captions: a text or a name for each row. feature_names: of the columns. title: of the page.
-        sample: how many rows the page shows (2000). layout: of the map, "t-SNE" or "PCA".
+        Args:
+            y: true labels, for scores and a confusion matrix; nothing else uses them.
+            record: a `TrainingRecord`, for the slider over epochs; by default the one among `callbacks`.
+            captions: a text or a name for each row.
+            feature_names: of the columns.
+            title: of the page.
+            sample: how many rows the page shows (2000).
+            layout: of the map, "t-SNE" or "PCA".
         """
         return write_report(self, path, X, y, **options)

@@ -33,9 +33,12 @@ def knob(
     `int`, `float` (finite), None, a Callable, the words of a Literal, or any of several. An annotation with anything
     else in it, as `str` or `Any`, leaves it open. A subclass that only gives another default keeps the limits.
 
-    low, above, high: a number is at least, more than, at most this.
-    choices: the words allowed, where a table elsewhere has them and a Literal would repeat it.
-    check: a function of the value that raises, for what the others cannot say.
+    Args:
+        low: a number is at least this.
+        above: a number is more than this.
+        high: a number is at most this.
+        choices: the words allowed, where a table elsewhere has them and a Literal would repeat it.
+        check: a function of the value that raises, for what the others cannot say.
     """
     limits = Limits(low, above, high, tuple(choices), check)
     return field(default=default, kw_only=kw_only, metadata={"limits": limits})

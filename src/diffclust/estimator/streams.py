@@ -122,13 +122,14 @@ class Online:
         Without a fit before it, rows are kept until there are `n_clusters` distinct ones, and these are fitted.
         A DataLoader or an IterableDataset is a stream itself: each of its batches is learnt from in turn.
 
-        learn_network: the network takes a step too, on the method's own loss with the centres at rest; otherwise it
-            stays as it is.
-
         `labels_`, `inertia_` and `clustering_loss_` become those of this batch; `diagnostics_["stream"]` says of each
         cluster how many rows it has had, how far its centre is from where the fit left it, when it last had a row,
         and how many rows have gone by since; rows of a starting fit are in its count alone.
         A bad batch is an error and changes nothing.
+
+        Args:
+            learn_network: the network takes a step too, on the method's own loss with the centres at rest; otherwise it
+                stays as it is.
         """
         with learning():
             for batch in arriving(X):

@@ -18,13 +18,16 @@ from .rows import Subject, decoded_centers, names_of
 class ClusterExplanation:
     """A cluster: how large, how tight, what is near, what it looks like, who is in it.
 
-    tightness: mean squared distance of the members to the centre, and `relative_tightness` that over all rows' mean.
-    neighbours: other clusters with the distance between centres, nearest first.
-    decoded: the centre as a sample of the shape `fit` was given.
-    typical, doubtful: row numbers of X: nearest to the centre; with the smallest margin.
-    features: what sets it apart, as (name, difference). With X, the members' mean less the others' in standard
-        deviations of the feature; without, the decoded centre less the mean of the other decoded centres. None for
-        images: see `difference`, that difference as a picture.
+    Attributes:
+        tightness: mean squared distance of the members to the centre, and `relative_tightness` that over all rows'
+            mean.
+        neighbours: other clusters with the distance between centres, nearest first.
+        decoded: the centre as a sample of the shape `fit` was given.
+        typical: row numbers of X, nearest to the centre first.
+        doubtful: row numbers of X, those with the smallest margin first.
+        features: what sets it apart, as (name, difference). With X, the members' mean less the others' in standard
+            deviations of the feature; without, the decoded centre less the mean of the other decoded centres. None for
+            images: see `difference`, that difference as a picture.
     """
 
     cluster: int

@@ -17,10 +17,12 @@ CAREFUL = 0.05  # an error worth a word
 class Evidence:
     """A figure that is Σ contributions + bias, and is carried back to the input.
 
-    contributions: of each dimension of the embedding; with network="identity" these are the input features.
-    exact: the logits are linear in the embedding and the contributions are terms of that sum. Otherwise they are
-        integrated gradients from the origin, and the bias takes up `contribution_error`, the share they miss.
-    attributions: the figure carried back to the input, shaped like a row. `completeness_error` is the share they miss.
+    Attributes:
+        contributions: of each dimension of the embedding; with network="identity" these are the input features.
+        exact: the logits are linear in the embedding and the contributions are terms of that sum. Otherwise they are
+            integrated gradients from the origin, and the bias takes up `contribution_error`, the share they miss.
+        attributions: the figure carried back to the input, shaped like a row. `completeness_error` is the share they
+            miss.
     """
 
     contributions: np.ndarray

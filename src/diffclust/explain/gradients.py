@@ -1,4 +1,4 @@
-"""Integrated gradients (Sundararajan, Taly, Yan, 2017): from what a network says back to its input.
+"""Integrated gradients (Sundararajan, Taly, Yan, 2017): from what a network says back to its input::
 
     a_i = (x_i - x⁰_i) ∫₀¹ ∂F/∂x_i (x⁰ + t (x - x⁰)) dt,      Σ_i a_i = F(x) - F(x⁰)
 

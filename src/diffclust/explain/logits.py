@@ -1,7 +1,7 @@
 """The logits of a fitted model, and what can be read off them exactly.
 
 A row belongs to the cluster with the largest logit. Where logits are linear in the embedding,
-s_j(z) = W_j·z + b_j, the margin between two clusters comes apart without remainder:
+s_j(z) = W_j·z + b_j, the margin between two clusters comes apart without remainder::
 
     s_j(z) - s_l(z) = Σ_d (W_jd - W_ld) z_d + (b_j - b_l)
 """
@@ -20,7 +20,13 @@ LINEAR = 1e-9  # how far, relative to the largest logit, W z + b may be from the
 
 @dataclass(frozen=True)
 class Logits:
-    """embed: samples -> z (b, d) in float64. score: z -> logits (b, k). linear: W (k, d) and b (k,), if they exist."""
+    """The way from samples to logits.
+
+    Args:
+        embed: samples -> z (b, d) in float64.
+        score: z -> logits (b, k).
+        linear: W (k, d) and b (k,), if they exist.
+    """
 
     embed: Callable[[Tensor], Tensor]
     score: Callable[[Tensor], Tensor]

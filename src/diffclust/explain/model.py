@@ -15,13 +15,14 @@ SETTLED = 0.01  # relative change of the mean loss between the last two tenths o
 class ModelExplanation:
     """The parts of the model and what each is for; how training went.
 
-    parts: what each part is, what it does, and how many numbers it has learnt.
-    centers_read_from_weights: max |Ω - W / 2α|, the weights of the cluster layer against `cluster_centers_`: zero
-        means that the layer is the centres and nothing else. None where there is no such layer.
-    losses: each term over the epochs, by phase.
-    change: of the mean total loss from the last tenth of the clustering epochs but one to the last.
-    converged: whether that is below one per cent. None with too few epochs to say.
-    stopped: why the method's own rule ended training before its last epoch; None where it did not.
+    Attributes:
+        parts: what each part is, what it does, and how many numbers it has learnt.
+        centers_read_from_weights: max |Ω - W / 2α|, the weights of the cluster layer against `cluster_centers_`: zero
+            means that the layer is the centres and nothing else. None where there is no such layer.
+        losses: each term over the epochs, by phase.
+        change: of the mean total loss from the last tenth of the clustering epochs but one to the last.
+        converged: whether that is below one per cent. None with too few epochs to say.
+        stopped: why the method's own rule ended training before its last epoch; None where it did not.
     """
 
     method: str

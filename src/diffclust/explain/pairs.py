@@ -18,14 +18,16 @@ from .rows import Baseline, Subject, attribute, contribute
 class PairExplanation(Evidence):
     """Two rows, a and b.
 
-    together: they are in one cluster.
-    together_probability: Σ_j p_j(a) p_j(b), the chance that independent draws put them together.
-    distance, distance_parts: |z_a - z_b|² and its share in each dimension of the embedding.
-    versus: the two clusters compared. Apart: a's and b's. Together: theirs, and the one that comes nearest to
-        taking the pair.
-    evidence: Σ contributions + bias (see `Evidence`). Apart, it is how much more a leans to its cluster, against b's,
-        than b does: (s_j - s_l)(a) - (s_j - s_l)(b). Together, it is the sum of both margins.
-    attributions: the same carried back to the input; `completeness_error` is what it misses, as a share.
+    Attributes:
+        together: they are in one cluster.
+        together_probability: Σ_j p_j(a) p_j(b), the chance that independent draws put them together.
+        distance: `|z_a - z_b|²` in the embedding.
+        distance_parts: the share of each dimension of the embedding in it.
+        versus: the two clusters compared. Apart: a's and b's. Together: theirs, and the one that comes nearest to
+            taking the pair.
+        evidence: Σ contributions + bias (see `Evidence`). Apart, it is how much more a leans to its cluster, against
+            b's, than b does: (s_j - s_l)(a) - (s_j - s_l)(b). Together, it is the sum of both margins.
+        attributions: the same carried back to the input; `completeness_error` is what it misses, as a share.
     """
 
     clusters: tuple[int, int]

@@ -25,10 +25,13 @@ Baseline = Literal["auto", "runner-up", "zero"] | np.ndarray
 class RowExplanation(Evidence):
     """One row, its cluster, and the margin by which it is there, taken apart.
 
-    margin: the logit of its cluster less that of the runner-up, Σ contributions + bias.
-    contributions, exact, contribution_error: see `Evidence`; where exact, they are (W_jd - W_ld) z_d.
-    attributions: the margin carried back to the input, shaped like the row: against `baseline_margin`, the margin of
-        a baseline input. Σ attributions = margin - baseline_margin but for the share `completeness_error`.
+    Attributes:
+        margin: the logit of its cluster less that of the runner-up, Σ contributions + bias.
+        contributions: see `Evidence`; where exact, they are (W_jd - W_ld) z_d.
+        exact: see `Evidence`.
+        contribution_error: see `Evidence`.
+        attributions: the margin carried back to the input, shaped like the row: against `baseline_margin`, the margin
+            of a baseline input. Σ attributions = margin - baseline_margin but for the share `completeness_error`.
     """
 
     row: int

@@ -1,11 +1,11 @@
 """AE + k-means: an autoencoder, then k-means on what it found.
 
 The baseline every deep method has to beat (Hinton and Salakhutdinov, "Reducing the Dimensionality of Data with
-Neural Networks", Science 2006, for the network; Lloyd for the rest). First the autoencoder f, g alone,
+Neural Networks", Science 2006, for the network; Lloyd for the rest). First the autoencoder f, g alone::
 
     min  mean_i |x_i - g(f(x_i))|²
 
-then, with the network at rest, centres Ω in the embedding z_i = f(x_i):
+then, with the network at rest, centres Ω in the embedding z_i = f(x_i)::
 
     min  mean_i min_j |z_i - Ω_j|²
 """

@@ -19,11 +19,12 @@ from ..nn.cluster import ClusterLayer
 class AutoencoderClusterer(PrototypeClusterer):
     """The knobs of the autoencoder family.
 
-    init: first centres: "k-means", "k-means++", "random" (rows), or an array (n_clusters, embedding_dim).
-    layer_epochs: greedy denoising training of each layer of the dense network, before the whole of it is trained for
-        `pretrain_epochs`. 0: none.
-    rescale: bring the values to the network's own units, and squash its output for images. False, as in
-        the papers: the values as they are, and a linear output. "mean": less the mean of each, and a linear output.
+    Args:
+        init: first centres: "k-means", "k-means++", "random" (rows), or an array (n_clusters, embedding_dim).
+        layer_epochs: greedy denoising training of each layer of the dense network, before the whole of it is trained
+            for `pretrain_epochs`. 0: none.
+        rescale: bring the values to the network's own units, and squash its output for images. False, as in the papers:
+            the values as they are, and a linear output. "mean": less the mean of each, and a linear output.
     """
 
     init: str | Any = "k-means"

@@ -4,11 +4,11 @@ Peng, Zhu, Feng, Shen, Zhang, Zhou: "Deep Clustering With Sample-Assignment Inva
 are HOMO (metric="euclidean"), HOE ("cosine"), HOT ("correlation") and HIT ("cityblock").
 
 Embeddings h = f(x) and centres ω give distances z_ij, these a closeness Q, and this an assignment P, in which close
-clusters count more (r = 2) and frequent ones less:
+clusters count more (r = 2) and frequent ones less::
 
     P_ij = (Q_ij^r / f_j) / Σ_j' (Q_ij'^r / f_j'),   f_j = Σ_i Q_ij
 
-The prediction P₁ is sparse and Euclidean; the target P₂ is dense, by the metric of the variant:
+The prediction P₁ is sparse and Euclidean; the target P₂ is dense, by the metric of the variant::
 
     P₁ from Q_ij = max(0, u_i - z_ij),   z_ij = |h_i - ω_j|,   u_i = mean_j z_ij
     P₂ from Q_ij = (1 + z_ij²)^-1 / Σ_j' (1 + z_ij'²)^-1
@@ -177,25 +177,28 @@ class CrossMetric(AutoencoderClusterer):
     the mean it takes off the data: pixels are as they are here, since HOMO loses with that of each pixel gone, and for
     angles behind the CNN's sigmoid, which are seen from the mean.
 
-    metric: of the target P₂: "euclidean" (HOMO), "cosine" (HOE), "correlation" (HOT), "cityblock" (HIT), or several
-        of them, for a loss over all pairs of assignments.
-    divergence: between assignments: "kl", "jensen-shannon" or "hellinger" (squared).
-    detach: what gradients do not go through: "none" (the paper's one objective), "prediction" or "target".
-    inference: the assignment that answers: "prediction" (P₁) or "target" (P₂, of the first metric). It can be changed
-        after the fit, by `set_params`.
-    centered: see angles (cosine, correlation) from the mean of the embedding before clustering. False: from zero.
-    spread: least mean distance by the target's metric before clustering; smaller ones are multiplied up to it, as
-        1 / (1 + z²) is all but flat where z is small, and cosine distances are at most 2. And where rows and centres
-        are less than half as far apart, by Euclid, the network's last layer is multiplied, since small embeddings jump
-        at a learning rate that suits others. Behind a sigmoid or in a network of your own the centres are slowed down
-        instead, if the optimiser is one of plain gradient descent. 0: all as it is.
-    power: r, of the closeness.
-    matched: raise the target's power before clustering until P₂ is as decided as P₁, by their mean entropies (up to 8).
-        Where P₁ is all or nothing, as with two clusters, it stays. False: r for both, as in the paper.
-    noise: share of the values hidden from the autoencoder while it is pretrained.
-    decay, decay_every: factor on the learning rate after so many epochs.
-    tolerance: stop when a smaller share of the labels changes from one epoch to the next; 0: never.
-    repair: go back to the last sound epoch when clusters begin to die, and stop. False: go on regardless, as the paper.
+    Args:
+        metric: of the target P₂: "euclidean" (HOMO), "cosine" (HOE), "correlation" (HOT), "cityblock" (HIT), or several
+            of them, for a loss over all pairs of assignments.
+        divergence: between assignments: "kl", "jensen-shannon" or "hellinger" (squared).
+        detach: what gradients do not go through: "none" (the paper's one objective), "prediction" or "target".
+        inference: the assignment that answers: "prediction" (P₁) or "target" (P₂, of the first metric). It can be
+            changed after the fit, by `set_params`.
+        centered: see angles (cosine, correlation) from the mean of the embedding before clustering. False: from zero.
+        spread: least mean distance by the target's metric before clustering; smaller ones are multiplied up to it, as 1
+            / (1 + z²) is all but flat where z is small, and cosine distances are at most 2. And where rows and centres
+            are less than half as far apart, by Euclid, the network's last layer is multiplied, since small embeddings
+            jump at a learning rate that suits others. Behind a sigmoid or in a network of your own the centres are
+            slowed down instead, if the optimiser is one of plain gradient descent. 0: all as it is.
+        power: r, of the closeness.
+        matched: raise the target's power before clustering until P₂ is as decided as P₁, by their mean entropies (up to
+            8). Where P₁ is all or nothing, as with two clusters, it stays. False: r for both, as in the paper.
+        noise: share of the values hidden from the autoencoder while it is pretrained.
+        decay: factor on the learning rate after every `decay_every` epochs.
+        decay_every: epochs from one such step to the next.
+        tolerance: stop when a smaller share of the labels changes from one epoch to the next; 0: never.
+        repair: go back to the last sound epoch when clusters begin to die, and stop. False: go on regardless, as the
+            paper.
     """
 
     optimizer: str | Callable[..., Optimizer] = "momentum"

@@ -2,12 +2,12 @@
 
 Yang, Fu, Sidiropoulos, Hong: "Towards K-means-friendly Spaces: Simultaneous Deep Learning and Clustering", ICML 2017.
 
-With embeddings f(x), reconstructions g(f(x)), centres M and assignments s, eq. (6):
+With embeddings f(x), reconstructions g(f(x)), centres M and assignments s, eq. (6)::
 
     min  Σ_i |x_i - g(f(x_i))|² + (λ/2) |f(x_i) - M s_i|²
 
 by alternating (algorithm 1). For each batch: the network takes a gradient step with M and s fixed; then, with the
-network fixed, each row goes to its nearest centre (eq. 8), and each centre takes in its rows one by one (eq. 10),
+network fixed, each row goes to its nearest centre (eq. 8), and each centre takes in its rows one by one (eq. 10)::
 
     m_k <- m_k + (1 / c_k) (f(x_i) - m_k),   c_k <- c_k + 1
 
@@ -88,9 +88,10 @@ class DCN(AutoencoderClusterer):
     Shared parameters: see `PrototypeClusterer`. `DCN.paper("mnist")` has the authors' settings, but for Adam in place
     of their momentum.
 
-    weight: λ, of the distance to the own centre against the reconstruction; both are sums over coordinates.
-    first_count: c_k at the start: how many rows the first centres are worth.
-    repair: move a centre that wins no row in an epoch to a badly served row. False: the literal paper.
+    Args:
+        weight: λ, of the distance to the own centre against the reconstruction; both are sums over coordinates.
+        first_count: c_k at the start: how many rows the first centres are worth.
+        repair: move a centre that wins no row in an epoch to a badly served row. False: the literal paper.
     """
 
     weight: float = knob(0.1, low=0)

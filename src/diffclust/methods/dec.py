@@ -4,12 +4,12 @@ Xie, Girshick, Farhadi: "Unsupervised Deep Embedding for Clustering Analysis", I
 Guo, Gao, Liu, Yin: "Improved Deep Embedded Clustering with Local Structure Preservation", IJCAI 2017.
 
 Embeddings z and centres μ give soft assignments by a Student-t kernel, and these a target that is sharper and evens
-out the clusters' sizes:
+out the clusters' sizes::
 
     q_ij = (1 + |z_i - μ_j|²)^-1 / Σ_j' (...)                              DEC eq. (1)
     p_ij = (q_ij² / f_j) / Σ_j' (q_ij'² / f_j'),   f_j = Σ_i q_ij           DEC eq. (3)
 
-The target is computed over all rows, kept for `interval` steps, and the network and the centres follow it:
+The target is computed over all rows, kept for `interval` steps, and the network and the centres follow it::
 
     L = KL(P ‖ Q)                                     DEC eq. (2), the decoder is left behind
     L = reconstruction per value + γ KL(P ‖ Q)        IDEC eq. (4)
@@ -142,8 +142,9 @@ class DEC(SelfSharpening):
     pretrained with Adam. `DEC.paper("mnist")` has the settings of the Keras version that IDEC's authors keep, but for
     the Adam of its pretraining; the paper itself pretrains layer by layer (`layer_epochs`).
 
-    interval: steps from one target over all rows to the next. "auto": about an epoch, at most 140.
-    tolerance: stop when a smaller share of the labels changes from one target to the next; 0: never.
+    Args:
+        interval: steps from one target over all rows to the next. "auto": about an epoch, at most 140.
+        tolerance: stop when a smaller share of the labels changes from one target to the next; 0: never.
     """
 
     optimizer: str | Callable[..., Optimizer] = "sgd"
@@ -179,9 +180,10 @@ class IDEC(SelfSharpening):
     pretrained with Adam. `IDEC.paper("mnist")` has the authors' settings; how long their layer-wise pretraining took is
     not said, and here it is 50 epochs a layer and 200 of the whole.
 
-    weight: γ, of KL(P ‖ Q) against the reconstruction loss per value.
-    interval: steps from one target over all rows to the next. "auto": about an epoch, at most 140.
-    tolerance: stop when a smaller share of the labels changes from one target to the next; 0: never.
+    Args:
+        weight: γ, of KL(P ‖ Q) against the reconstruction loss per value.
+        interval: steps from one target over all rows to the next. "auto": about an epoch, at most 140.
+        tolerance: stop when a smaller share of the labels changes from one target to the next; 0: never.
     """
 
     weight: float = knob(0.1, low=0)

@@ -3,13 +3,13 @@
 Moradi Fard, Thonet, Gaussier: "Deep k-Means: Jointly clustering with k-Means and learning representations",
 Pattern Recognition Letters 2020.
 
-With embeddings h = f(x), reconstructions A(x) and centres r_k, eq. (4) with f and g squared Euclidean distances:
+With embeddings h = f(x), reconstructions A(x) and centres r_k, eq. (4) with f and g squared Euclidean distances::
 
     L = mean_x [ g(x, A(x)) + λ Σ_k G_k(h) f(h, r_k) ],   G_k(h) = softmax_k(-α f(h, r_k))
 
 As α grows, G becomes the indicator of the nearest centre and the second term k-means' own objective. The network and
 the centres learn together by plain gradient steps. Either α is annealed from nearly uniform assignments, from random
-centres and a random network (DKM-a), with section 3.3's schedule
+centres and a random network (DKM-a), with section 3.3's schedule::
 
     α_1 = 0.1,   α_i+1 = 2^(1 / ln(i + 1)²) α_i
 
@@ -162,17 +162,20 @@ class DeepKMeans(AutoencoderClusterer):
     Shared parameters: see `PrototypeClusterer`. `DeepKMeans.paper("mnist")` is the paper's DKM-p, `"mnist-a"` its
     DKM-a; the paper draws each batch of an epoch anew, here an epoch is a permutation.
 
-    annealing: start from a random network and random centres and anneal α (DKM-a). False: pretrain, and let k-means
-        place the centres (DKM-p).
-    weight: λ, of the clustering term. Both terms are sums over coordinates, means over rows, as in the paper. Its code
-        has 1 unless told, and its tables a value chosen by labels; much of it empties clusters of small samples.
-    alphas: the values of α, in equal shares of the epochs. "auto": 1000 throughout; when annealing, the paper's forty.
-    distance: f, of embeddings and centres: "euclidean" (squared), "cosine" (both are brought to unit length), or a
-        callable from rows (b, d) and centres (k, d) to (b, k).
-    reconstruction: g, of samples and reconstructions: "euclidean" (squared), "cosine", or a callable to (b,).
-    l2: of the network's squared weights, against an embedding that only shrinks (section 3.4).
-    init: first centres: "auto", "uniform" (each coordinate in [-1, 1]), "k-means", "k-means++", "random" (rows), or an
-        array. "auto": uniform when annealing, k-means otherwise.
+    Args:
+        annealing: start from a random network and random centres and anneal α (DKM-a). False: pretrain, and let k-means
+            place the centres (DKM-p).
+        weight: λ, of the clustering term. Both terms are sums over coordinates, means over rows, as in the paper. Its
+            code has 1 unless told, and its tables a value chosen by labels; much of it empties clusters of small
+            samples.
+        alphas: the values of α, in equal shares of the epochs. "auto": 1000 throughout; when annealing, the paper's
+            forty.
+        distance: f, of embeddings and centres: "euclidean" (squared), "cosine" (both are brought to unit length), or a
+            callable from rows (b, d) and centres (k, d) to (b, k).
+        reconstruction: g, of samples and reconstructions: "euclidean" (squared), "cosine", or a callable to (b,).
+        l2: of the network's squared weights, against an embedding that only shrinks (section 3.4).
+        init: first centres: "auto", "uniform" (each coordinate in [-1, 1]), "k-means", "k-means++", "random" (rows), or
+            an array. "auto": uniform when annealing, k-means otherwise.
     """
 
     annealing: bool = False

@@ -2,7 +2,7 @@
 
 Peng, Zhou, Zhu, Lv et al.: "k-meansNet: When k-means Meets Differentiable Programming".
 
-With unit-length embeddings z, a scale α, W_j = 2α Ω_j and b_j = -α |Ω_j|²,
+With unit-length embeddings z, a scale α, W_j = 2α Ω_j and b_j = -α |Ω_j|²::
 
     I_ij = softmax_j(W_j·z_i + b_j)
     L    = (1/α) mean_i Σ_j I_ij (α |z_i|² - b_j - W_j·z_i)  =  mean_i Σ_j I_ij |z_i - Ω_j|²
@@ -120,17 +120,18 @@ class KMeansNet(PrototypeClusterer):
     (`diffclust.callbacks.StopWhenLossSettles`), and says neither where dropout sits (here: as in the TELL code) nor
     which Adadelta it has (here: Keras').
 
-    alpha: the scale α of the softmax: how soft the assignment is. The paper's grid is 1e-5 to 5.
-    weight: of the clustering loss against the reconstruction loss per value, when joint.
-    decoupled: W and b free parameters of the optimiser (the literal paper; it may collapse).
-    center_step: length of a centre's step on the sphere, where W and b are not decoupled.
-    init: first centres: "k-means++" (the paper), "k-means", "random", or an array (n_clusters, embedding_dim).
-    joint: train network and centres together. False, the paper's text, learns the network first; soft pulls on
-        the network merge clusters unless alpha is large.
-    noise: share of the input values hidden while the autoencoder is pretrained.
-    dropout: before each encoder layer of the dense network.
-    bottleneck: "linear" or "sigmoid" (the paper), of the dense and the conv-pool network.
-    repair: go back to the best partition when clusters begin to dissolve, and stop. False: go on regardless.
+    Args:
+        alpha: the scale α of the softmax: how soft the assignment is. The paper's grid is 1e-5 to 5.
+        weight: of the clustering loss against the reconstruction loss per value, when joint.
+        decoupled: W and b free parameters of the optimiser (the literal paper; it may collapse).
+        center_step: length of a centre's step on the sphere, where W and b are not decoupled.
+        init: first centres: "k-means++" (the paper), "k-means", "random", or an array (n_clusters, embedding_dim).
+        joint: train network and centres together. False, the paper's text, learns the network first; soft pulls on the
+            network merge clusters unless alpha is large.
+        noise: share of the input values hidden while the autoencoder is pretrained.
+        dropout: before each encoder layer of the dense network.
+        bottleneck: "linear" or "sigmoid" (the paper), of the dense and the conv-pool network.
+        repair: go back to the best partition when clusters begin to dissolve, and stop. False: go on regardless.
     """
 
     alpha: float = knob(20.0, low=1e-12)  # the loss is divided by it

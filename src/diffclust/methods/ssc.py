@@ -3,7 +3,7 @@
 Elhamifar, Vidal: "Sparse Subspace Clustering: Algorithm, Theory, and Applications", TPAMI 2013.
 
 Data that lie near a few subspaces through the origin, planes rather than balls. A row of unit length is written by few
-other rows, which are then of its own subspace:
+other rows, which are then of its own subspace::
 
     min |C|_1 + λ/2 |X - X C|²,   diag(C) = 0
     W = |C| + |C|ᵀ,  each row's coefficients first divided by the largest
@@ -51,11 +51,12 @@ class SSC(ClusterMixin, BaseEstimator):
     label. Rows without neighbours (zero, or orthogonal to all others), and pieces of the graph that hold less than a
     tenth of a mean cluster, are no clusters: they take the label of the row they correlate most with.
 
-    n_clusters: how many.
-    alpha: how closely a row is written by the others, above 1: λ = alpha / max_j |x_i · x_j|. More finds more
-        neighbours, and costs more.
-    device: of the sparse coding: "auto", "cpu", "cuda", ...
-    random_state: an int for the same answer every time.
+    Args:
+        n_clusters: how many.
+        alpha: how closely a row is written by the others, above 1: λ = alpha / max_j |x_i · x_j|. More finds more
+            neighbours, and costs more.
+        device: of the sparse coding: "auto", "cpu", "cuda", ...
+        random_state: an int for the same answer every time.
     """
 
     n_clusters: int = knob(8, low=1, kw_only=False)

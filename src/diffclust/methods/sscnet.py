@@ -3,7 +3,7 @@
 "SSCNet: learning-based subspace clustering": unrolled L-ADMM, eigenvectors by descent on the Stiefel manifold and
 self-labelling. The misprints of its formulas are mended here.
 
-(a) Sparse codes. A few blocks of L-ADMM (`nn.LADMMBlock`) write a sample by a dictionary: X ≈ A(Z), with
+(a) Sparse codes. A few blocks of L-ADMM (`nn.LADMMBlock`) write a sample by a dictionary: X ≈ A(Z), with::
 
         L1 = mean_i w_i |E_i| + λ |Z|_1,   E = X - A(Z),   w_i = 1 - q_i / Σq,   q_i = 1 / (1 + |E_i|)
 
@@ -12,12 +12,12 @@ self-labelling. The misprints of its formulas are mended here.
     root of the number of values.
 
 (b) A graph of the codes, W_ij = exp(-|z_i - z_j|² / σ_i) for the nearest neighbours, its normalised Laplacian L, and a
-    stack of eigenvector layers (`nn.EigenvectorLayer`) that descend to orthonormal Y from a fixed start:
+    stack of eigenvector layers (`nn.EigenvectorLayer`) that descend to orthonormal Y from a fixed start::
 
         L_e = tr(YᵀLY) / k
 
 (c) Self-labelling. Spectral clustering of a reference set, extended to all rows by their nearest references, gives
-    pseudo-labels once an epoch, aligned to those before; a classifier learns them:
+    pseudo-labels once an epoch, aligned to those before; a classifier learns them::
 
         L_K = cross-entropy(classifier(z), pseudo-label)
 
@@ -334,17 +334,19 @@ class SSCNet(PrototypeClusterer):
     settings as far as they are printed, which epochs, layers and classifier are not. Decoding goes by way of the rows
     nearest to the centres. With fewer rows in a batch than `n_neighbors` or `n_clusters`, as many as there are count.
 
-    n_blocks: L-ADMM blocks; 0 leaves the network's own codes. "auto": 4 for dictionaries, 1 around other networks.
-    n_atoms: of the dictionary of rows; no more than there are rows.
-    n_neighbors: of a row in the graph.
-    graph: "knn" (that many neighbours), or "full" (all pairs, the paper's dense form).
-    n_layers: eigenvector layers.
-    sparsity: λ, of |Z|_1 in L1; the dictionary of rows starts as L-ADMM with this weight.
-    spectral_weight: c1, of the trace tr(YᵀLY).
-    weight: c2, of the classifier's cross-entropy.
-    sample_weights: weigh rows by w; False counts them all alike.
-    reference_size: rows whose graph is cut for the pseudo-labels. Memory grows with its square, never with that of n.
-    tolerance: share of pseudo-labels that may change in a calm epoch; five such end the training.
+    Args:
+        n_blocks: L-ADMM blocks; 0 leaves the network's own codes. "auto": 4 for dictionaries, 1 around other networks.
+        n_atoms: of the dictionary of rows; no more than there are rows.
+        n_neighbors: of a row in the graph.
+        graph: "knn" (that many neighbours), or "full" (all pairs, the paper's dense form).
+        n_layers: eigenvector layers.
+        sparsity: λ, of |Z|_1 in L1; the dictionary of rows starts as L-ADMM with this weight.
+        spectral_weight: c1, of the trace tr(YᵀLY).
+        weight: c2, of the classifier's cross-entropy.
+        sample_weights: weigh rows by w; False counts them all alike.
+        reference_size: rows whose graph is cut for the pseudo-labels. Memory grows with its square, never with that of
+            n.
+        tolerance: share of pseudo-labels that may change in a calm epoch; five such end the training.
     """
 
     n_blocks: int | Literal["auto"] = knob("auto", low=0)

@@ -4,7 +4,7 @@ Peng, Li, Tsang, Zhu, Lv, Zhou: "XAI Beyond Classification: Interpretable Neural
 
 An autoencoder f, g gives unit-length embeddings h = f(x) / |f(x)|; the K centres Ω_j have unit length too.
 With W_j = 2 Ω_j, the squared distance of h to a centre is 2 - W_j·h, and each row belongs to the centre
-a = argmax_j W_j·h. The loss, on the scale of the authors' code (pixels and clusters are averaged over), is
+a = argmax_j W_j·h. The loss, on the scale of the authors' code (pixels and clusters are averaged over), is::
 
     L = mean (x - g(h))²  +  λ (2 - W_a·h / K)
 
@@ -120,18 +120,20 @@ class TELL(PrototypeClusterer):
     Shared parameters: see `PrototypeClusterer`. The defaults are for users: an autoencoder is trained first
     and k-means places the centres. `TELL.paper("mnist")` has the paper's own settings.
 
-    weight: λ, of the clustering loss against the reconstruction loss per value.
-    center_step: length of one centre update, as a share of the centre's length.
-    center_decay: the t-th time round, the step is center_step / (1 + center_decay · t). 0: constant, as in the paper.
-    center_update: "normalized" takes the step in closed form; "optimizer" leaves it to the optimiser after
-        rescaling the gradient (the authors' code); "unnormalized" does not rescale (the paper's ablation).
-    init: first centres: "k-means", "k-means++", "random" (the paper), or an array (n_clusters, embedding_dim).
-    joint: train network and centres together; False learns the network first and then only the centres.
-    sphere: embeddings and centres have unit length, so that directions count; False clusters in the plain
-        Euclidean space. "auto": True for a network that learns by reconstruction, False for one that learns by
-        neighbours and for "identity".
-    dropout: before each encoder layer of the dense network.
-    repair: move a centre that wins no row in an epoch to a badly served row. False: the literal paper.
+    Args:
+        weight: λ, of the clustering loss against the reconstruction loss per value.
+        center_step: length of one centre update, as a share of the centre's length.
+        center_decay: the t-th time round, the step is center_step / (1 + center_decay · t). 0: constant, as in the
+            paper.
+        center_update: "normalized" takes the step in closed form; "optimizer" leaves it to the optimiser after
+            rescaling the gradient (the authors' code); "unnormalized" does not rescale (the paper's ablation).
+        init: first centres: "k-means", "k-means++", "random" (the paper), or an array (n_clusters, embedding_dim).
+        joint: train network and centres together; False learns the network first and then only the centres.
+        sphere: embeddings and centres have unit length, so that directions count; False clusters in the plain Euclidean
+            space. "auto": True for a network that learns by reconstruction, False for one that learns by neighbours and
+            for "identity".
+        dropout: before each encoder layer of the dense network.
+        repair: move a centre that wins no row in an epoch to a badly served row. False: the literal paper.
     """
 
     weight: float = knob(0.5, low=0)

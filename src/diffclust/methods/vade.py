@@ -5,7 +5,7 @@ IJCAI 2017.
 
 A row is made by drawing a cluster c ~ π, an embedding z ~ N(μ_c, σ_c²) and a sample x ~ p(x | z), the decoder's. The
 encoder gives N(μ̃, σ̃²) for z, and γ_c = p(c | z) = softmax_c(log π_c + log N(z; μ_c, σ_c²)), eq. (16). Minus the
-evidence lower bound of eq. (12), for one drawn z:
+evidence lower bound of eq. (12), for one drawn z::
 
     L = -log p(x | z)
         + ½ Σ_c γ_c Σ_d (log σ_c² + σ̃² / σ_c² + (μ̃ - μ_c)² / σ_c²)
@@ -111,8 +111,9 @@ class VaDE(AutoencoderClusterer):
     no variances ("identity", "conv-pool", your own) gets one a coordinate. `VaDE.paper("mnist")` has the authors'
     settings, after an end-to-end pretraining that they do not describe.
 
-    decay: factor on the learning rate after every ten epochs, down to a tenth of it.
-    repair: go back to the last sound epoch when components begin to die, and stop. False: go on regardless.
+    Args:
+        decay: factor on the learning rate after every ten epochs, down to a tenth of it.
+        repair: go back to the last sound epoch when components begin to die, and stop. False: go on regardless.
     """
 
     decay: float = knob(0.9, above=0, high=1)

@@ -149,8 +149,9 @@ def _segments(chain: nn.Module) -> list[nn.Module]:
 class DenseAutoencoder(Autoencoder):
     """d-500-500-2000-embedding, mirrored; dropout before every encoder layer.
 
-    bottleneck: "linear" (TELL) or "sigmoid" (k-meansNet).
-    glorot: first weights as Glorot and Bengio draw them, biases zero (Deep k-Means).
+    Args:
+        bottleneck: "linear" (TELL) or "sigmoid" (k-meansNet).
+        glorot: first weights as Glorot and Bengio draw them, biases zero (Deep k-Means).
     """
 
     def __init__(
@@ -236,8 +237,9 @@ class PoolingAutoencoder(Autoencoder):
     """k-meansNet's network: 5x5 convolutions 64 and 32, each followed by 2x2 pooling, then 1024-embedding with
     a sigmoid at the bottleneck; mirrored, with up-sampling where the encoder pools.
 
-    glorot: first weights as Glorot and Bengio draw them, biases zero. From torch's own the network may stay at the mean
-    image, with one embedding for all.
+    Args:
+        glorot: first weights as Glorot and Bengio draw them, biases zero. From torch's own the network may stay at the
+            mean image, with one embedding for all.
     """
 
     def __init__(
@@ -272,14 +274,15 @@ class PoolingAutoencoder(Autoencoder):
 
 
 class ScaledRows(Autoencoder):
-    """No network but units: rows as directions from the middle of the data, each of length √(p + 1).
+    """No network but units: rows as directions from the middle of the data, each of length √(p + 1)::
 
         u = P (x - shift) / scale,   z = √(p + 1) (u, ℓ) / |(u, ℓ)|,   ℓ = min(1, 4 / p)² mean |u| / √p
 
     ℓ is one more coordinate. In rows of few columns it is of the size that the others have, so that their lengths
     count, too; in those of many it is next to nothing, and directions alone count.
 
-    components: p, the number of principal components in P; 0: P is the identity, and p the number of columns.
+    Args:
+        components: p, the number of principal components in P; 0: P is the identity, and p the number of columns.
     """
 
     basis: Tensor  # P (p, d), or nothing

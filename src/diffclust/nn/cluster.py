@@ -1,6 +1,6 @@
 """k-means as a linear layer, whose weights can be read as the centres (k-meansNet; TELL, section 2).
 
-With W_j = 2α Ω_j and b_j = -α |Ω_j|²,
+With W_j = 2α Ω_j and b_j = -α |Ω_j|²::
 
     α |x - Ω_j|² = α |x|² - (W_j·x + b_j)
 
@@ -25,11 +25,12 @@ Start = Literal["random", "k-means++", "k-means"]
 class ClusterLayer(nn.Module):
     """Rows (b, d) -> assignments (b, k).
 
-    assignment: "hard", "softmax", "sparsemax", or any callable from logits to rows that sum to one.
-    alpha: the scale α of the logits; what the softmax sees. `centers` and `distances` do not depend on it.
-    tied: b follows from W, as in k-means. False makes b a parameter of its own (k-meansNet), and then
-        nothing keeps the loss from falling for ever: see `loss`.
-    sphere: rows and centres have length one (TELL). Then every b_j is -α.
+    Args:
+        assignment: "hard", "softmax", "sparsemax", or any callable from logits to rows that sum to one.
+        alpha: the scale α of the logits; what the softmax sees. `centers` and `distances` do not depend on it.
+        tied: b follows from W, as in k-means. False makes b a parameter of its own (k-meansNet), and then nothing keeps
+            the loss from falling for ever: see `loss`.
+        sphere: rows and centres have length one (TELL). Then every b_j is -α.
     """
 
     weight: nn.Parameter  # W (k, d)
@@ -151,8 +152,10 @@ class ClusterLayer(nn.Module):
         """Move each centre towards its members in z, in closed form; I_ij is `member` (b, k), by default the layer's
         own assignment.
 
-        On the sphere, TELL's normalised-gradient step of constant length (section 2.2.3):
-            Ω_j <- normalise(Ω_j + step · m_j / |m_j|),   m_j = Σ_i I_ij z_i.
+        On the sphere, TELL's normalised-gradient step of constant length (section 2.2.3)::
+
+            Ω_j <- normalise(Ω_j + step · m_j / |m_j|),   m_j = Σ_i I_ij z_i
+
         In the plane, that share of the way to the members' mean: Ω_j <- Ω_j + step · (m_j / Σ_i I_ij - Ω_j).
         A centre without members stays, and one with less than a whole member takes that share of the step.
         """
@@ -179,9 +182,12 @@ class ClusterLayer(nn.Module):
 
     @torch.no_grad()
     def average_(self, pull: Tensor, mass: Tensor, counts: Tensor) -> None:
-        """Each centre becomes the mean of the c_j rows it has had and the new ones, of which sum and number are given:
-            Ω_j <- Ω_j + (m_j - n_j Ω_j) / (c_j + n_j).
-        On the sphere, the mean's direction. A centre without new rows stays."""
+        """Each centre becomes the mean of the c_j rows it has had and the new ones, of which sum and number are given::
+
+            Ω_j <- Ω_j + (m_j - n_j Ω_j) / (c_j + n_j)
+
+        On the sphere, the mean's direction. A centre without new rows stays.
+        """
         total = (counts + mass).clamp_min(1).to(pull.dtype)[:, None]
         self.weight.add_((2 * self.alpha * pull - mass[:, None] * self.weight) / total)
         if self.sphere:

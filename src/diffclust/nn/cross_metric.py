@@ -30,19 +30,12 @@ Side = Literal["prediction", "target"]
 class CrossMetricLayer(ClusterLayer):
     """Rows (b, d) -> P₁ or P₂ (b, k).
 
-    Every assignment is a closeness Q, sharpened and evened out by the clusters' frequencies:
+    Every assignment is a closeness Q, sharpened and evened out by the clusters' frequencies::
 
         P_ij = (Q_ij^r / f_j) / Σ_j' (Q_ij'^r / f_j'),   f_j = Σ_i Q_ij
 
     The prediction P₁ is sparse, Q_ij = max(0, mean_j' z_ij' - z_ij) of Euclidean distances z. The targets P₂, ..., one
     for each of `metrics`, are dense: Q_ij ∝ 1 / (1 + z_ij²).
-
-    metrics: "euclidean", "cosine", "correlation", "cityblock": one or more of them.
-    power: r.
-    divergence: D, "kl", "jensen-shannon" or "hellinger" (squared). The loss of a row is the sum of D(P_t ‖ P_s) over
-        all pairs s < t.
-    detach: "none", or the side of every pair that is taken as it is: "target" (P_t) or "prediction" (P_s).
-    answer: whose assignment the layer gives: of the "prediction" or of the first "target".
 
     Angles, which "cosine" and "correlation" are about, are seen from `origin`: zero, until `look_from` moves it.
     A target that is less decided than the prediction makes the prediction undecided. There are two ways out. P₁ does
@@ -52,6 +45,14 @@ class CrossMetricLayer(ClusterLayer):
     small ones jump and merge. `stretch_to` slows them down, too, to what they would do in its units.
     The loss has the frequencies of the rows it is given. Answers have those that `count` last kept, so that a row's
     does not depend on the others.
+
+    Args:
+        metrics: "euclidean", "cosine", "correlation", "cityblock": one or more of them.
+        power: r.
+        divergence: D, "kl", "jensen-shannon" or "hellinger" (squared). The loss of a row is the sum of D(P_t ‖ P_s)
+            over all pairs s < t.
+        detach: "none", or the side of every pair that is taken as it is: "target" (P_t) or "prediction" (P_s).
+        answer: whose assignment the layer gives: of the "prediction" or of the first "target".
     """
 
     frequencies: Tensor  # mean_i Q_ij of each assignment over all rows (1 + metrics, k)

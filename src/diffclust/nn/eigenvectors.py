@@ -1,7 +1,7 @@
 """Eigenvectors by descent on orthonormal matrices: differentiable, and no gap between eigenvalues is needed.
 
 The k smallest eigenvectors of a symmetric L span the minimum of f(Y) = tr(YᵀLY) over YᵀY = I (n, k). With the gradient
-G = 2 L Y, the skew matrix P = G Yᵀ - Y Gᵀ turns Y downhill along the Cayley transform of -tP, of which a polynomial
+G = 2 L Y, the skew matrix P = G Yᵀ - Y Gᵀ turns Y downhill along the Cayley transform of -tP, of which a polynomial::
 
     Y(t) = Σ_i c_i (-tP)^i Y,    c = 1, 1, 1/2 (r = 2);  1, 1, 1/2, 1/8 (r = 3)
 
@@ -107,11 +107,12 @@ class EigenvectorLayer(nn.Module):
     """One step towards the smallest eigenvectors: L (..., n, n) and Y (..., n, k) to the next Y. A stack of 8 to 16,
     from a random orthonormal start, comes close.
 
-    n_vectors: k.
-    order: r of the polynomial; 2 and 3 are the paper's, from 4 on Butterworth's.
-    cap: the longest step; None is 0.8 / |PY|, the paper's 0.01 needs hundreds of layers.
-
     The learnable S = B - Bᵀ turns Y within its span. The step's length counts as a constant for gradients.
+
+    Args:
+        n_vectors: k.
+        order: r of the polynomial; 2 and 3 are the paper's, from 4 on Butterworth's.
+        cap: the longest step; None is 0.8 / |PY|, the paper's 0.01 needs hundreds of layers.
     """
 
     def __init__(self, n_vectors: int, *, order: int = 2, cap: float | None = None) -> None:

@@ -1,8 +1,8 @@
-"""L-ADMM unrolled into layers: sparse codes for samples that may carry gross errors.
+"""L-ADMM unrolled into layers: sparse codes for samples that may carry gross errors::
 
     minimise  |Z|_1 + λ |E|   subject to  X = A Z + E
 
-One iteration of the linearised alternating direction method, with a multiplier M and a penalty β, is one block:
+One iteration of the linearised alternating direction method, with a multiplier M and a penalty β, is one block::
 
     T = A(Z) + E - X
     Z ← shrink(Z - A'(M + β T), B1)             affinity
@@ -47,11 +47,17 @@ class LADMMState(NamedTuple):
 class LADMMBlock(nn.Module):
     """One iteration, learnable.
 
-    synthesis: A, a module or function from codes to data. analysis: A', from data to codes. Blocks may share them.
-    code_shape, data_shape: of one sample: (m,) and (d,), or (maps, h, w) and (c, h, w).
-    norm: |E| as the sum of its "elements" (sparse noise) or of the lengths of its "samples" (outlying rows); then B2
-        is one number.
-    threshold, penalty, damping, error_threshold: where B1, β, W1 and B2 start.
+    Args:
+        synthesis: A, a module or function from codes to data. Blocks may share it.
+        analysis: A', from data to codes. Blocks may share it, too.
+        code_shape: of the codes of one sample: (m,) or (maps, h, w).
+        data_shape: of one sample: (d,) or (c, h, w).
+        norm: |E| as the sum of its "elements" (sparse noise) or of the lengths of its "samples" (outlying rows); then
+            B2 is one number.
+        threshold: where B1 starts.
+        penalty: where β starts.
+        damping: where W1 starts.
+        error_threshold: where B2 starts.
     """
 
     def __init__(
@@ -91,8 +97,9 @@ class LADMMBlock(nn.Module):
     def forward(self, x: Tensor, state: LADMMState | None = None, allowed: Tensor | None = None) -> LADMMState:
         """From samples and the last state to the next; the first has Z = E = M = 0, and takes A(0) for zero.
 
-        allowed: one for the codes a sample may use and zero for the others, shaped as the codes: a sample that is
-            itself an atom of the dictionary must not stand for itself.
+        Args:
+            allowed: one for the codes a sample may use and zero for the others, shaped as the codes: a sample that is
+                itself an atom of the dictionary must not stand for itself.
         """
         if state is None:
             z = self.analysis(self.penalty * x)

@@ -4,7 +4,7 @@ McInnes, Healy, Melville: "UMAP: Uniform Manifold Approximation and Projection",
 coordinates as in Sainburg, McInnes, Gentner: "Parametric UMAP Embeddings for Representation and Semisupervised
 Learning", Neural Computation 2021.
 
-For row i with its k nearest others at distances d_i1 <= ... <= d_ik, with ρ_i = d_i1,
+For row i with its k nearest others at distances d_i1 <= ... <= d_ik, with ρ_i = d_i1::
 
     w_ij = exp(-max(0, d_ij - ρ_i) / σ_i),   σ_i such that Σ_j w_ij = log2 k
 
@@ -45,9 +45,10 @@ def nearest_neighbours(
 ) -> Nearest:
     """The `n_neighbors` nearest other rows of each row of x (n, d); equal rows are neighbours at distance zero.
 
-    metric: "cosine" is 1 - cos, in which a row of zeros is at distance one from everything.
-    exact: compare every pair of rows; otherwise rows are sorted into about √n cells by k-means, and neighbours looked
-        for in the `PROBED` nearest cells. None: exact where that takes some seconds.
+    Args:
+        metric: "cosine" is 1 - cos, in which a row of zeros is at distance one from everything.
+        exact: compare every pair of rows; otherwise rows are sorted into about √n cells by k-means, and neighbours
+            looked for in the `PROBED` nearest cells. None: exact where that takes some seconds.
     """
     n = len(x)
     if not 1 <= n_neighbors < n:

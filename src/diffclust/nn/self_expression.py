@@ -1,6 +1,6 @@
 """Sparse self-expression: every row as a combination of few others, exactly and for many rows.
 
-For unit-length rows x_i and a weight λ_i,
+For unit-length rows x_i and a weight λ_i::
 
     c_i = argmin_c ½ |x_i - Σ_j c_j x_j|² + λ_i |c|_1,   c_ii = 0
 

@@ -19,7 +19,11 @@ class ParquetRows(Rows):
     """Columns of a .parquet file, a row group at a time."""
 
     def __init__(self, file: Any, columns: list[str]) -> None:
-        """file: a pyarrow.parquet.ParquetFile."""
+        """Nothing is read yet.
+
+        Args:
+            file: a pyarrow.parquet.ParquetFile.
+        """
         sizes = [file.metadata.row_group(i).num_rows for i in range(file.metadata.num_row_groups)]
         self.file, self.columns, self.row_shape = file, columns, (len(columns),)
         self.starts = np.concatenate([[0], np.cumsum(sizes)])

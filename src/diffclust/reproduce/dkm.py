@@ -20,11 +20,14 @@ NO_RCV1 = "not run here: RCV1 could not be had"
 
 
 class Set(NamedTuple):
-    """data: a name for `datasets.load`.
-    paper: of the methods' settings.
-    published: its name in published.csv.
-    interval: steps from one target of DEC and IDEC to the next, as their authors have them.
-    seeds: runs of each row; 0 for as many as the table has.
+    """A data set of the paper.
+
+    Args:
+        data: a name for `datasets.load`.
+        paper: of the methods' settings.
+        published: its name in published.csv.
+        interval: steps from one target of DEC and IDEC to the next, as their authors have them.
+        seeds: runs of each row; 0 for as many as the table has.
     """
 
     data: str

@@ -65,11 +65,14 @@ class Job(NamedTuple):
 
 @dataclass
 class Runner:
-    """checkpoint: folder for what is begun and not finished, and for embeddings and starts that several rows share.
-    say: called with a line for each finished run.
+    """Runs the rows of tables.
 
     On a GPU the runs of a row learn side by side, each as it would alone, and with them those of the rows that follow,
     where all begin alike.
+
+    Args:
+        checkpoint: folder for what is begun and not finished, and for embeddings and starts that several rows share.
+        say: called with a line for each finished run.
     """
 
     records: Records

@@ -31,21 +31,23 @@ def written(value: Any) -> str:
 class Spec:
     """What is run: a method with its settings on a data set.
 
-    data: a name for `datasets.load`.
-    method: a name of `METHODS`, or a classical one of `baselines.BASELINES`.
-    paper: begin with the paper's own settings of this name.
-    changes: settings on top of them.
-    features: cluster what this one's network makes of the samples instead, trained with the same seed. Methods and
-        starts that are compared on one embedding then share it.
-    unit_length: each sample is brought to length one first.
-    rows: so many samples, drawn by a fixed seed; 0 for all.
-    start, arriving: a stream of the first `arriving` samples, in the seed's order. The method begins with a fit of
-        `start` of the other ones, and is scored by the labels that samples are given on arrival. 0: all at once.
-    begins: begin with the trained network and the centres of this one, of the same seed.
-    shared: others begin with it or read it, so it stays in the checkpoint folder once it is trained.
-    reads: nothing is trained; this one's model, of the same seed, answers by the settings in which the two differ.
-    validation: this share of the samples, the same for all runs, is trained on but not scored: its accuracy stands
-        apart, for a search by labels. 0: all are scored.
+    Args:
+        data: a name for `datasets.load`.
+        method: a name of `METHODS`, or a classical one of `baselines.BASELINES`.
+        paper: begin with the paper's own settings of this name.
+        changes: settings on top of them.
+        features: cluster what this one's network makes of the samples instead, trained with the same seed. Methods and
+            starts that are compared on one embedding then share it.
+        unit_length: each sample is brought to length one first.
+        rows: so many samples, drawn by a fixed seed; 0 for all.
+        start: samples of the fit that a stream begins with, none of them among those that arrive.
+        arriving: a stream of the first so many samples, in the seed's order; the method is scored by the labels that
+            samples are given on arrival. 0: all at once.
+        begins: begin with the trained network and the centres of this one, of the same seed.
+        shared: others begin with it or read it, so it stays in the checkpoint folder once it is trained.
+        reads: nothing is trained; this one's model, of the same seed, answers by the settings in which the two differ.
+        validation: this share of the samples, the same for all runs, is trained on but not scored: its accuracy stands
+            apart, for a search by labels. 0: all are scored.
     """
 
     data: str
@@ -137,15 +139,16 @@ class Spec:
 class Row:
     """A line of a table: what is run, and whose published figures stand beside it.
 
-    label: ours.
-    published: data set, method and variant of the published line, as in published.csv.
-    rule: the label-free rule that keeps one of the runs.
-    reason: shown where there are no runs.
-    group: rows of one group differ in the start alone; the spread of their means is given.
-    x: place on the axis of a sweep.
-    seeds: at most so many runs; 0 for as many as the other rows have.
-    weights: the values of `weight` (λ) that a search by validation labels chooses from: see `search.py`.
-    by_labels: labels chose its settings, so it is not ranked among the others.
+    Args:
+        label: ours.
+        published: data set, method and variant of the published line, as in published.csv.
+        rule: the label-free rule that keeps one of the runs.
+        reason: shown where there are no runs.
+        group: rows of one group differ in the start alone; the spread of their means is given.
+        x: place on the axis of a sweep.
+        seeds: at most so many runs; 0 for as many as the other rows have.
+        weights: the values of `weight` (λ) that a search by validation labels chooses from: see `search.py`.
+        by_labels: labels chose its settings, so it is not ranked among the others.
     """
 
     label: str
@@ -169,13 +172,16 @@ SCORES: dict[str, str] = {"ACC": "acc", "NMI": "nmi", "ARI": "ari"}
 
 @dataclass(frozen=True)
 class Table:
-    """name: PAPER/TABLE on the command line.
-    source: paper and table in published.csv; its lines that no row re-runs are shown too, and marked.
-    metrics: name in print -> column of the results file.
-    layout: "scores" (a line a row), "runs" (every run with its clustering loss) or "sets" (a column a data set).
-    figure: "curves" over epochs, or a "sweep" of a setting (named by `axis`).
-    whole: False leaves out the published lines that no row re-runs.
-    random_states: the authors' own seeds, in their order; else 0, 1, 2 and so on.
+    """A table of a paper.
+
+    Args:
+        name: PAPER/TABLE on the command line.
+        source: paper and table in published.csv; its lines that no row re-runs are shown too, and marked.
+        metrics: name in print -> column of the results file.
+        layout: "scores" (a line a row), "runs" (every run with its clustering loss) or "sets" (a column a data set).
+        figure: "curves" over epochs, or a "sweep" of a setting (named by `axis`).
+        whole: False leaves out the published lines that no row re-runs.
+        random_states: the authors' own seeds, in their order; else 0, 1, 2 and so on.
     """
 
     name: str

@@ -28,8 +28,13 @@ class Steps:
     def __init__(
         self, device: torch.device, *, expected: int = 0, capture: bool | None = None, stack: bool | None = None
     ) -> None:
-        """expected: steps the whole work will take; few are not worth recording. `capture` overrules. stack: whether
-        runs are stacked that can be; None: where they are recorded."""
+        """Nothing is recorded yet.
+
+        Args:
+            expected: steps the whole work will take; few are not worth recording.
+            capture: whether to record; None: as `expected` says.
+            stack: whether runs are stacked that can be; None: where they are recorded.
+        """
         self.device = device
         self.captures = device.type == "cuda" and (expected >= FEWEST if capture is None else capture)
         self.stacking = self.captures if stack is None else stack
