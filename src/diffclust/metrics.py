@@ -225,7 +225,7 @@ def silhouette(Z: Any, labels: ArrayLike, sample: int = SAMPLE, random_state: in
 
 
 def davies_bouldin(Z: Any, labels: ArrayLike) -> float:
-    """Mean over clusters i of max_j (s_i + s_j) / |c_i - c_j|, s the mean distance to the centre c.
+    """Mean over clusters i of `max_j (s_i + s_j) / |c_i - c_j|`, s the mean distance to the centre c.
 
     Smaller is better. nan with one cluster, infinite where two clusters of some width share a centre.
     """
@@ -357,7 +357,7 @@ def _clusters(Z: Any, codes: NDArray[np.int64]) -> Iterator[NDArray[np.float64]]
 
 
 def _within_between(Z: Any, codes: NDArray[np.int64]) -> tuple[float, float]:
-    """W = Σ_j Σ_{z in j} |z - c_j|^2 and B = Σ_j n_j |c_j - c|^2, so that the total scatter is W + B."""
+    """`W = Σ_j Σ_{z in j} |z - c_j|^2` and `B = Σ_j n_j |c_j - c|^2`, so that the total scatter is W + B."""
     sizes = np.bincount(codes)
     centers, within = [], 0.0
     for z in _clusters(Z, codes):

@@ -100,7 +100,7 @@ class TensorRows(Rows):
 
 
 class ArrayRows(Rows):
-    """A numpy array too large to copy, such as a memory map. `arrange` brings a block to (b, *row_shape)."""
+    """A numpy array too large to copy, such as a memory map. `arrange` brings a block to `(b, *row_shape)`."""
 
     def __init__(
         self,

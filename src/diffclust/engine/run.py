@@ -129,7 +129,7 @@ def fit_temperature(distances: Tensor, dim: int) -> float:
     """The temperature of `predict_proba`, found without labels.
 
     The centres are read as a mixture of equal round Gaussians; T = 2σ² is its maximum-likelihood width, by
-    expectation-maximisation: T = (2 / dim) mean_i Σ_j p_ij |z_i - Ω_j|², p_i = softmax_j(-|z_i - Ω_j|² / T).
+    expectation-maximisation: `T = (2 / dim) mean_i Σ_j p_ij |z_i - Ω_j|²`, `p_i = softmax_j(-|z_i - Ω_j|² / T)`.
     """
     nearest = distances.amin(1, keepdim=True).clamp_max(0)
     distances = distances - nearest  # decoupled weights may give negative ones

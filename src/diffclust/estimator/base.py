@@ -357,7 +357,7 @@ class PrototypeClusterer(
         return self._answer(X, lambda x: self.model_.answer(x).label)
 
     def predict_proba(self, X: Any) -> Any:
-        """softmax_j(-|z - Ω_j|² / temperature_): see `temperature_`."""
+        """`softmax_j(-|z - Ω_j|² / temperature_)`: see `temperature_`."""
         return self._answer(X, lambda x: self._probabilities(self.model_.embed(x).double()))
 
     def predict_in_parts(self, X: Any) -> Iterator[tuple[np.ndarray, np.ndarray]]:

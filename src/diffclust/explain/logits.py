@@ -100,7 +100,7 @@ def _read_linear(score: Callable[[Tensor], Tensor], z: Tensor) -> tuple[Tensor, 
 
 
 def _is_input(x: Tensor, z: Tensor) -> bool:
-    """Whether each z is its x, or x / |x|."""
+    """Whether each z is its x, or `x / |x|`."""
     if x.shape != z.shape:
         return False
     lengths = x.norm(dim=1, keepdim=True), z.norm(dim=1, keepdim=True)

@@ -17,7 +17,7 @@ class ModelExplanation:
 
     Attributes:
         parts: what each part is, what it does, and how many numbers it has learnt.
-        centers_read_from_weights: max |Ω - W / 2α|, the weights of the cluster layer against `cluster_centers_`: zero
+        centers_read_from_weights: `max |Ω - W / 2α|`, the weights of the cluster layer against `cluster_centers_`: zero
             means that the layer is the centres and nothing else. None where there is no such layer.
         losses: each term over the epochs, by phase.
         change: of the mean total loss from the last tenth of the clustering epochs but one to the last.

@@ -160,7 +160,7 @@ class Subject:
         return self.given.shape.restore(shaped)[0].cpu().numpy()
 
     def baseline(self, wish: Baseline, rival: Tensor) -> Tensor:
-        """The inputs that margins are compared with, one for each rival cluster in turn: (n, *row_shape)."""
+        """The inputs that margins are compared with, one for each rival cluster in turn: `(n, *row_shape)`."""
         shape, device = self.data.row_shape, self.data.device
         if isinstance(wish, str):
             if wish not in ("auto", "runner-up", "zero"):
@@ -178,7 +178,7 @@ class Subject:
 
 
 def decoded_centers(estimator: Any) -> Tensor | None:
-    """What each cluster looks like, (k, *row_shape); None for a model that cannot say."""
+    """What each cluster looks like, `(k, *row_shape)`; None for a model that cannot say."""
     if not hasattr(getattr(estimator.model_, "autoencoder", None), "decode"):
         return None
     decoded = np.asarray(estimator.inverse_transform(estimator.cluster_centers_))
@@ -222,7 +222,7 @@ def attribute(
     """The margins, carried back to the input.
 
     Without a network the input is the embedding, and against the point halfway between the two centres every
-    feature has its exact share, α (|z_d - Ω_ld|² - |z_d - Ω_jd|²). With one, integrated gradients.
+    feature has its exact share, `α (|z_d - Ω_ld|² - |z_d - Ω_jd|²)`. With one, integrated gradients.
     """
     data, logits = subject.data, subject.logits
     if logits.of_inputs and logits.linear is not None:

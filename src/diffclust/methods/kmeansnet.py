@@ -2,7 +2,7 @@
 
 Peng, Zhou, Zhu, Lv et al.: "k-meansNet: When k-means Meets Differentiable Programming".
 
-With unit-length embeddings z, a scale α, W_j = 2α Ω_j and b_j = -α |Ω_j|²::
+With unit-length embeddings z, a scale α, W_j = 2α Ω_j and `b_j = -α |Ω_j|²`::
 
     I_ij = softmax_j(W_j·z_i + b_j)
     L    = (1/α) mean_i Σ_j I_ij (α |z_i|² - b_j - W_j·z_i)  =  mean_i Σ_j I_ij |z_i - Ω_j|²

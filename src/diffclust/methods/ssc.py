@@ -53,7 +53,7 @@ class SSC(ClusterMixin, BaseEstimator):
 
     Args:
         n_clusters: how many.
-        alpha: how closely a row is written by the others, above 1: λ = alpha / max_j |x_i · x_j|. More finds more
+        alpha: how closely a row is written by the others, above 1: `λ = alpha / max_j |x_i · x_j|`. More finds more
             neighbours, and costs more.
         device: of the sparse coding: "auto", "cpu", "cuda", ...
         random_state: an int for the same answer every time.
@@ -153,7 +153,7 @@ def join_strays(x: torch.Tensor, labels: np.ndarray) -> np.ndarray:
 
 
 def self_affinity(x: torch.Tensor, alpha: float) -> tuple[sp.csr_array, int]:
-    """W = |C| + |C|ᵀ, each row of C divided by its largest entry; and how many rows were not solved exactly."""
+    """`W = |C| + |C|ᵀ`, each row of C divided by its largest entry; and how many rows were not solved exactly."""
     n = len(x)
     if n == 1:
         return sp.csr_array((1, 1), dtype=np.float32), 0

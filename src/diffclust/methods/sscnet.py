@@ -11,8 +11,8 @@ self-labelling. The misprints of its formulas are mended here.
     L1 of rows; where A learns, as for images, codes count by their direction and both terms are divided by the square
     root of the number of values.
 
-(b) A graph of the codes, W_ij = exp(-|z_i - z_j|² / σ_i) for the nearest neighbours, its normalised Laplacian L, and a
-    stack of eigenvector layers (`nn.EigenvectorLayer`) that descend to orthonormal Y from a fixed start::
+(b) A graph of the codes, `W_ij = exp(-|z_i - z_j|² / σ_i)` for the nearest neighbours, its normalised Laplacian L, and
+    a stack of eigenvector layers (`nn.EigenvectorLayer`) that descend to orthonormal Y from a fixed start::
 
         L_e = tr(YᵀLY) / k
 
@@ -340,7 +340,7 @@ class SSCNet(PrototypeClusterer):
         n_neighbors: of a row in the graph.
         graph: "knn" (that many neighbours), or "full" (all pairs, the paper's dense form).
         n_layers: eigenvector layers.
-        sparsity: λ, of |Z|_1 in L1; the dictionary of rows starts as L-ADMM with this weight.
+        sparsity: λ, of `|Z|_1` in L1; the dictionary of rows starts as L-ADMM with this weight.
         spectral_weight: c1, of the trace tr(YᵀLY).
         weight: c2, of the classifier's cross-entropy.
         sample_weights: weigh rows by w; False counts them all alike.

@@ -2,7 +2,7 @@
 
 Peng, Li, Tsang, Zhu, Lv, Zhou: "XAI Beyond Classification: Interpretable Neural Clustering", JMLR 2022.
 
-An autoencoder f, g gives unit-length embeddings h = f(x) / |f(x)|; the K centres Ω_j have unit length too.
+An autoencoder f, g gives unit-length embeddings `h = f(x) / |f(x)|`; the K centres Ω_j have unit length too.
 With W_j = 2 Ω_j, the squared distance of h to a centre is 2 - W_j·h, and each row belongs to the centre
 a = argmax_j W_j·h. The loss, on the scale of the authors' code (pixels and clusters are averaged over), is::
 
@@ -73,8 +73,8 @@ class TELLModel(ClusterModel):
         return {"reconstruction": self.autoencoder.reconstruction_loss(batch.x, z), "clustering": clustering}
 
     def spread(self, own: Tensor) -> Tensor:
-        """2 - W_a·h / K for each row, from the squared distance |h - Ω_a|². Off the sphere that distance / K, which has
-        the same gradient on it."""
+        """2 - W_a·h / K for each row, from the squared distance `|h - Ω_a|²`. Off the sphere that distance / K, which
+        has the same gradient on it."""
         own = own / self.clusters.n_clusters
         return own + 2 * (1 - 1 / self.clusters.n_clusters) if self.clusters.sphere else own
 

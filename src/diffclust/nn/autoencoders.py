@@ -22,7 +22,7 @@ SAME = 1e-5  # a cosine this close to one is the same row
 
 
 class Autoencoder(nn.Module):
-    """encode: (b, *input_shape) -> (b, embedding_dim); decode goes back.
+    """`encode`: `(b, *input_shape)` -> (b, embedding_dim); `decode` goes back.
 
     `config` holds the constructor's arguments: with `set_units`, enough to build a saved network again.
     """
@@ -57,7 +57,7 @@ class Autoencoder(nn.Module):
         return (x - self.shift) / self.scale
 
     def analyse(self, x: Tensor) -> Tensor:
-        """Samples in the network's units, (b, *input_shape), to codes."""
+        """Samples in the network's units, `(b, *input_shape)`, to codes."""
         return self.encoder(x)
 
     def synthesise(self, z: Tensor) -> Tensor:

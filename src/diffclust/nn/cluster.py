@@ -1,6 +1,6 @@
 """k-means as a linear layer, whose weights can be read as the centres (k-meansNet; TELL, section 2).
 
-With W_j = 2α Ω_j and b_j = -α |Ω_j|²::
+With W_j = 2α Ω_j and `b_j = -α |Ω_j|²`::
 
     α |x - Ω_j|² = α |x|² - (W_j·x + b_j)
 
@@ -119,7 +119,7 @@ class ClusterLayer(nn.Module):
             return F.linear(z, weight, bias)
 
     def distances(self, z: Tensor) -> Tensor:
-        """|z_i - Ω_j|² by the identity above; only with tied weights is it a true distance."""
+        """`|z_i - Ω_j|²` by the identity above; only with tied weights is it a true distance."""
         return self.read_distances(z, self.logits(z))
 
     def read_distances(self, z: Tensor, logits: Tensor) -> Tensor:
@@ -127,14 +127,14 @@ class ClusterLayer(nn.Module):
         return z.to(logits.dtype).square().sum(1, keepdim=True) - logits / self.alpha
 
     def probabilities(self, z: Tensor, temperature: float) -> Tensor:
-        """softmax_j(-|z_i - Ω_j|² / temperature): (b, d) -> (b, k), graded where the assignment is hard."""
+        """`softmax_j(-|z_i - Ω_j|² / temperature)`: (b, d) -> (b, k), graded where the assignment is hard."""
         return torch.softmax(self.logits(z) / (self.alpha * temperature), dim=1)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.assignment(self.logits(self.normalize(x)))
 
     def loss(self, x: Tensor) -> Tensor:
-        """mean_i Σ_j I_ij |x_i - Ω_j|², I = forward(x): the k-means objective with the layer's assignment.
+        """`mean_i Σ_j I_ij |x_i - Ω_j|²`, I = forward(x): the k-means objective with the layer's assignment.
 
         With untied b it has no lower bound: Σ_j ∂L/∂b_j is the same negative number everywhere.
         """
@@ -200,7 +200,7 @@ class ClusterLayer(nn.Module):
 
     @torch.no_grad()
     def normalize_gradient_(self, share: float | Tensor = 0.1) -> None:
-        """Give every row of W's gradient the length share · |W_j|: the released TELL code, in which Adadelta
+        """Give every row of W's gradient the length `share · |W_j|`: the released TELL code, in which Adadelta
         with rate 1 then moves W. Equal to `move_` as long as 2α · share is far below Adadelta's √eps."""
         if self.weight.grad is not None:
             self.weight.grad.copy_(share * self.weight.norm(dim=1, keepdim=True) * F.normalize(self.weight.grad, dim=1))

@@ -48,7 +48,7 @@ class CrossMetricLayer(ClusterLayer):
 
     Args:
         metrics: "euclidean", "cosine", "correlation", "cityblock": one or more of them.
-        power: r.
+        power: the r of P.
         divergence: D, "kl", "jensen-shannon" or "hellinger" (squared). The loss of a row is the sum of D(P_t ‖ P_s)
             over all pairs s < t.
         detach: "none", or the side of every pair that is taken as it is: "target" (P_t) or "prediction" (P_s).
@@ -186,7 +186,7 @@ class CrossMetricLayer(ClusterLayer):
         return (distances.mean(1, keepdim=True) - distances) / f ** (1 / self.powers[0])
 
     def distances(self, z: Tensor) -> Tensor:
-        """|z_i - Ω_j|², whatever the metrics."""
+        """`|z_i - Ω_j|²`, whatever the metrics."""
         dtype = torch.promote_types(z.dtype, self.weight.dtype)
         return squared_distances(z.to(dtype), self.centers.to(dtype))
 

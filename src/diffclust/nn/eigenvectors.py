@@ -77,7 +77,7 @@ def polish(y: Tensor) -> Tensor:
 @torch.no_grad()
 def step_length(apply: Operator, p: Skew, ly: Tensor, cap: float | None) -> Tensor:
     """min(t~, cap) with Newton's step t~ = tr(YᵀLPY) / [tr(YᵀLP²Y) - tr(YᵀPLPY)] down the curve, the cap where the
-    curvature in brackets is not positive: (..., 1, 1). Without a number, the cap is 0.8 / |PY|."""
+    curvature in brackets is not positive: (..., 1, 1). Without a number, the cap is `0.8 / |PY|`."""
     d = p @ p.y
     slope = _trace(ly, d)
     curvature = _trace(ly, p @ d) + _trace(d, apply(d))  # Pᵀ = -P
@@ -110,9 +110,9 @@ class EigenvectorLayer(nn.Module):
     The learnable S = B - Bᵀ turns Y within its span. The step's length counts as a constant for gradients.
 
     Args:
-        n_vectors: k.
+        n_vectors: k, of Y.
         order: r of the polynomial; 2 and 3 are the paper's, from 4 on Butterworth's.
-        cap: the longest step; None is 0.8 / |PY|, the paper's 0.01 needs hundreds of layers.
+        cap: the longest step; None is `0.8 / |PY|`, the paper's 0.01 needs hundreds of layers.
     """
 
     def __init__(self, n_vectors: int, *, order: int = 2, cap: float | None = None) -> None:
@@ -155,7 +155,7 @@ def smallest_eigenvectors(
     """The k smallest eigenvalues, ascending (..., k), and eigenvectors (..., n, k) of a symmetric matrix (..., n, n).
 
     Steps of the `EigenvectorLayer` along conjugate directions, from `start` (n, k) or a fixed random one, until
-    |LY - Y(YᵀLY)| is `tolerance` times the |LY| of the start. The matrix may be dense and batched, sparse, or an
+    `|LY - Y(YᵀLY)|` is `tolerance` times the `|LY|` of the start. The matrix may be dense and batched, sparse, or an
     operator Y -> LY (which needs a start). Gradients are those of the unrolled steps: exact in the limit for all that
     depends on the span of the vectors alone, such as YYᵀ, and finite whatever the eigenvalues. The rotation inside the
     span, to single eigenvectors, counts as a constant: with equal eigenvalues it has no derivative.

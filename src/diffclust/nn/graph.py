@@ -11,7 +11,7 @@ Graph = Literal["knn", "full"]
 
 
 def affinity(z: Tensor, n_neighbors: int = 5, graph: Graph = "knn") -> Tensor:
-    """W_ij = exp(-|z_i - z_j|² / σ_i), symmetrised, zero on the diagonal: (n, d) -> (n, n).
+    """`W_ij = exp(-|z_i - z_j|² / σ_i)`, symmetrised, zero on the diagonal: (n, d) -> (n, n).
 
     σ_i is the median of row i's positive squared distances, so that no unit matters. "knn" keeps the `n_neighbors`
     nearest of each row: who is kept is a constant for gradients, the kept weights are not; where they are no more than

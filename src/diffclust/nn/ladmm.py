@@ -9,7 +9,7 @@ One iteration of the linearised alternating direction method, with a multiplier 
     E ← shrink(X - A(Z) - W1 M, B2)             de-noising
     M ← M + β (A(Z) + E - X)                    multiplier
 
-A takes codes to data and A' data to codes. With A' = α Aᵀ, B1 = α, W1 = 1/β, B2 = λ/β and α < 1 / (β |AᵀA|), K blocks
+A takes codes to data and A' data to codes. With A' = α Aᵀ, B1 = α, W1 = 1/β, B2 = λ/β and `α < 1 / (β |AᵀA|)`, K blocks
 are K iterations and converge to the solution. Learnt (Xie et al., Differentiable Linearized ADMM, 2019; SSCNet), a few
 blocks do. Samples are rows, (b, d), or images, (b, c, h, w); β, B1, W1 and B2 have one value a feature
 or channel, so that any number of samples may come.
@@ -26,12 +26,12 @@ Norm = Literal["elements", "samples"]
 
 
 def shrink(x: Tensor, threshold: Tensor | float) -> Tensor:
-    """Every value towards zero by `threshold`, the proximal step of |x|_1: relu(x - b) - relu(-x - b), b >= 0."""
+    """Every value towards zero by `threshold`, the proximal step of `|x|_1`: relu(x - b) - relu(-x - b), b >= 0."""
     return F.relu(x - threshold) - F.relu(-x - threshold)
 
 
 def shrink_samples(x: Tensor, threshold: Tensor | float) -> Tensor:
-    """Every sample's length by `threshold`, the proximal step of Σ_i |x_i|_2: the columns of the papers' X."""
+    """Every sample's length by `threshold`, the proximal step of `Σ_i |x_i|_2`: the columns of the papers' X."""
     flat = x.flatten(1)
     length = torch.linalg.vector_norm(flat, dim=1, keepdim=True).clamp_min(torch.finfo(x.dtype).tiny)
     return (flat * F.relu(1 - threshold / length)).view_as(x)
@@ -52,7 +52,7 @@ class LADMMBlock(nn.Module):
         analysis: A', from data to codes. Blocks may share it, too.
         code_shape: of the codes of one sample: (m,) or (maps, h, w).
         data_shape: of one sample: (d,) or (c, h, w).
-        norm: |E| as the sum of its "elements" (sparse noise) or of the lengths of its "samples" (outlying rows); then
+        norm: `|E|` as the sum of its "elements" (sparse noise) or of the lengths of its "samples" (outlying rows); then
             B2 is one number.
         threshold: where B1 starts.
         penalty: where β starts.

@@ -37,7 +37,7 @@ class GaussianMixture(ClusterLayer):
         return self.log_weights.to(dtype) - (apart + log_variances + math.log(2 * math.pi)).sum(2) / 2
 
     def distances(self, z: Tensor) -> Tensor:
-        """|z_i - μ_j|², whatever the spreads."""
+        """`|z_i - μ_j|²`, whatever the spreads."""
         dtype = torch.promote_types(z.dtype, self.weight.dtype)
         return squared_distances(z.to(dtype), self.centers.to(dtype))
 

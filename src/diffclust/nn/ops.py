@@ -13,7 +13,7 @@ CLIP = 1e-7  # shares below it count as this much: Keras' bound
 
 
 def squared_distances(x: Tensor, centers: Tensor) -> Tensor:
-    """|x_i - Ω_j|² = |x_i|² - (2 Ω_j·x_i - |Ω_j|²), never below zero: (b, d), (k, d) -> (b, k)."""
+    """`|x_i - Ω_j|² = |x_i|² - (2 Ω_j·x_i - |Ω_j|²)`, never below zero: (b, d), (k, d) -> (b, k)."""
     logits = torch.addmm(-centers.square().sum(1), x, 2 * centers.T)
     return (x.square().sum(1, keepdim=True) - logits).clamp_min(0)
 
@@ -28,12 +28,12 @@ def largest(logits: Tensor) -> Tensor:
 
 
 def euclidean(x: Tensor, centers: Tensor) -> Tensor:
-    """|x_i - Ω_j|, from the differences themselves: exact for near rows, and without a gradient where it is zero."""
+    """`|x_i - Ω_j|`, from the differences themselves: exact for near rows, and without a gradient where it is zero."""
     return torch.cdist(x, centers, compute_mode="donot_use_mm_for_euclid_dist")
 
 
 def cityblock(x: Tensor, centers: Tensor) -> Tensor:
-    """Σ_d |x_id - Ω_jd|."""
+    """`Σ_d |x_id - Ω_jd|`."""
     return torch.cdist(x, centers, p=1)
 
 

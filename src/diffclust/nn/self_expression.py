@@ -5,7 +5,7 @@ For unit-length rows x_i and a weight λ_i::
     c_i = argmin_c ½ |x_i - Σ_j c_j x_j|² + λ_i |c|_1,   c_ii = 0
 
 is solved on a small set of candidates by coordinate descent; then every row's correlation with the residual is looked
-at, the rows that break the optimality condition |x_j · r| <= λ_i join the candidates, and so on until none does (You,
+at, the rows that break the optimality condition `|x_j · r| <= λ_i` join the candidates, and so on until none does (You,
 Li, Robinson, Vidal: Oracle Based Active Set Algorithm for Scalable Elastic Net Subspace Clustering, 2016). Blocks of
 rows are solved together on the device; memory is O(block · n), never O(n²).
 """
@@ -34,7 +34,7 @@ class SelfExpression(NamedTuple):
 def self_expression(x: Tensor, alpha: float, tolerance: float = 1e-2) -> SelfExpression:
     """The coefficients of all rows of x (n, d), which have length one or zero.
 
-    λ_i = max_{j≠i} |x_i · x_j| / α: with α <= 1 every coefficient is zero, and the larger it is, the closer the fit
+    `λ_i = max_{j≠i} |x_i · x_j| / α`: with α <= 1 every coefficient is zero, and the larger it is, the closer the fit
     (Elhamifar and Vidal, 2013). A row that is orthogonal to all others, or zero, has no coefficients.
     """
     if not alpha > 1:
@@ -70,7 +70,7 @@ def _solve_block(x: Tensor, block: Tensor, alpha: float, tolerance: float) -> Se
 
 
 def _correlations(x: Tensor, residual: Tensor, block: Tensor) -> Tensor:
-    """|x_j · r_i|, (b, n), and less than any for the row itself."""
+    """`|x_j · r_i|`, (b, n), and less than any for the row itself."""
     return (residual @ x.T).abs_().scatter_(1, block[:, None], -1.0)
 
 

@@ -54,13 +54,13 @@ class Shape:
         return cls("channels-last", (shape[2], shape[0], shape[1]))
 
     def arrange(self, x: Tensor) -> Tensor:
-        """(n, *as given) -> (n, *row)"""
+        """`(n, *as given)` -> `(n, *row)`."""
         if self.layout == "grey":
             return x[:, None]
         return x.permute(0, 3, 1, 2).contiguous() if self.layout == "channels-last" else x
 
     def restore(self, x: Tensor) -> Tensor:
-        """(n, *row) -> (n, *as given)"""
+        """`(n, *row)` -> `(n, *as given)`."""
         if self.layout == "grey":
             return x[:, 0]
         return x.permute(0, 2, 3, 1).contiguous() if self.layout == "channels-last" else x

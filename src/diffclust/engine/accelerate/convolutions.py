@@ -100,7 +100,7 @@ def _gather(
     stride: int, backward: bool, across: tuple[int, int], bias: Tensor | None = None,
     sums: bool = False, below: Normed | None = None,
 ) -> tuple[Tensor, Tensor | None]:  # fmt: skip
-    """One launch of `convolve`: the output (b, *shape) and the partial sums its epilogue took. `across`: the weight's
+    """One launch of `convolve`: the output `(b, *shape)` and the partial sums its epilogue took. `across`: the weight's
     dimensions of input and output channels."""
     from . import kernels
 
