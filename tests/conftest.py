@@ -98,7 +98,7 @@ def learns_network_online(model):
 def _is_quick(item):
     """Whether a test is part of `make quick` by its place: the mathematics, and the contract of two methods."""
     path = item.path.relative_to(TESTS)
-    if path.parts[0] == "nn" or path.name in ("test_metrics.py", "test_layout.py"):
+    if path.parts[0] == "nn" or path.name in ("test_metrics.py", "test_layout.py", "test_docstrings.py"):
         return True
     method = getattr(item, "callspec", None) and item.callspec.params.get("method")
     return path.name == "test_common.py" and method in TWO_METHODS

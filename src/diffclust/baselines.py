@@ -21,6 +21,18 @@ from sklearn.mixture import GaussianMixture
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+__all__ = [
+    "BASELINES",
+    "FuzzyCMeans",
+    "agglomerative_average",
+    "agglomerative_weighted",
+    "fuzzy",
+    "gmm",
+    "kmeans",
+    "spectral",
+    "ssc",
+]
+
 Labels = NDArray[np.int64]
 Baseline = Callable[[Any, int, int], Labels]
 
@@ -96,8 +108,11 @@ class FuzzyCMeans(ClusterMixin, BaseEstimator):
         c_j  = Σ_i u_ij^m x_i / Σ_i u_ij^m
 
     Args:
+        n_clusters: how many.
         m: fuzziness above 1; near 1 it is k-means, and large m draws all centres to the mean.
+        max_iter: iterations at most.
         tol: stop when no membership changes by more.
+        random_state: an int for the same answer every time.
     """
 
     def __init__(
@@ -115,6 +130,7 @@ class FuzzyCMeans(ClusterMixin, BaseEstimator):
         self.random_state = random_state
 
     def fit(self, X: Any, y: object = None) -> Self:
+        """Memberships and centres by turns, from a k-means++ start; y is ignored."""
         X = validate_data(self, X, dtype=np.float64)
         if not 1 <= self.n_clusters <= len(X):
             raise ValueError(f"n_clusters={self.n_clusters} should be from 1 to n_samples={len(X)}.")
@@ -145,6 +161,7 @@ class FuzzyCMeans(ClusterMixin, BaseEstimator):
         return self
 
     def predict(self, X: Any) -> Labels:
+        """The cluster in which each row is a member most."""
         return _labels(self.predict_proba(X).argmax(1))
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:

@@ -16,6 +16,14 @@ from .engine.model import ClusterModel
 from .engine.phase import Callback, Progress
 from .metrics import accuracy, ari, nmi
 
+__all__ = [
+    "Evaluate",
+    "Progress",
+    "StopWhenLabelsSettle",
+    "StopWhenLossSettles",
+    "TrainingRecord",
+]
+
 
 def _labels(model: ClusterModel, data: Data) -> torch.Tensor:
     """As the fitted estimator would answer now."""
@@ -53,9 +61,11 @@ class StopWhenLabelsSettle:
         self.labels = labels
 
     def state_dict(self) -> dict[str, Any]:
+        """For a checkpoint; `load_state_dict` goes back."""
         return {"labels": self.labels}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from what `state_dict` gave."""
         self.labels = state["labels"]
 
 
@@ -75,9 +85,11 @@ class StopWhenLossSettles:
         progress.stop |= self.calm >= self.patience
 
     def state_dict(self) -> dict[str, Any]:
+        """For a checkpoint; `load_state_dict` goes back."""
         return {"last": self.last, "calm": self.calm}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from what `state_dict` gave."""
         self.last, self.calm = state["last"], state["calm"]
 
 
@@ -152,6 +164,7 @@ class TrainingRecord:
             self.seen.append({})
 
     def wants(self, epoch: int, epochs: int) -> bool:
+        """Whether this epoch, of so many, becomes a frame."""
         if self.epochs is not None:
             return epoch in self.epochs
         last = max(epochs - 1, 1)
@@ -169,6 +182,7 @@ class TrainingRecord:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
+        """What `save` wrote."""
         record = cls()
         try:
             record.load_state_dict(unpack(Path(path).read_bytes()))
@@ -177,6 +191,7 @@ class TrainingRecord:
         return record
 
     def state_dict(self) -> dict[str, Any]:
+        """For a checkpoint; `load_state_dict` goes back."""
         return {"rows": self.rows, "runs": self.runs, "seen": self.seen, "restart": self.restart}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

@@ -16,6 +16,27 @@ from numpy.typing import ArrayLike, NDArray
 # scipy.optimize and scikit-learn are imported where they are used: they take most of a second, and much of
 # this module does without.
 
+__all__ = [
+    "accuracy",
+    "ami",
+    "ari",
+    "calinski_harabasz",
+    "completeness",
+    "confusion",
+    "davies_bouldin",
+    "effective_clusters",
+    "homogeneity",
+    "label_free_scores",
+    "match",
+    "nmi",
+    "pair_precision",
+    "purity",
+    "scatter",
+    "scores",
+    "silhouette",
+    "v_measure",
+]
+
 SAMPLE = 5000  # rows the silhouette is measured on: its cost grows with their square
 
 

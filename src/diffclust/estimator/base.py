@@ -109,6 +109,23 @@ class PrototypeClusterer(
         checkpoint: a folder to keep the state of the fit in. A fit that was killed goes on from there when it is called
             again with the same settings and data, and ends with the labels it would have had. Emptied at the end.
         checkpoint_every: epochs between checkpoints.
+
+    Attributes:
+        labels_: the cluster of each row of X (n,).
+        cluster_centers_: (n_clusters, embedding_dim); `inverse_transform` shows what they look like.
+        inertia_: sum of squared distances to the own centre, in the embedding.
+        clustering_loss_: the method's own loss over all of X, on the paper's scale.
+        temperature_: of `predict_proba`, found without labels.
+        history_: a dict for each epoch: phase, epoch, and every part of the loss.
+        n_iter_: how many of these epochs were of clustering.
+        runs_: every restart as a dict: labels, history, losses, seed.
+        seed_: of the restart that was kept.
+        diagnostics_: sizes of the clusters, repairs, warnings.
+        model_: the `nn.Module`, usable on its own.
+        n_features_in_: columns of X.
+        feature_names_in_: their names, where X had some.
+        shape_: of one row or image, as `fit` saw it.
+        image_divisor_: what images are divided by; None where they are taken as they are.
     """
 
     n_clusters: int = knob(8, low=1, kw_only=False)
@@ -147,13 +164,15 @@ class PrototypeClusterer(
     # ---- what a method says
 
     @abstractmethod
-    def build_model(self, autoencoder: Autoencoder, n_samples: int) -> ClusterModel: ...
+    def build_model(self, autoencoder: Autoencoder, n_samples: int) -> ClusterModel:
+        """The network with the method's cluster layer and loss."""
 
     def network_options(self) -> dict[str, dict[str, Any]]:
         """Constructor arguments for each kind of network, where the method has its own."""
         return {}
 
     def pretraining(self, model: ClusterModel) -> Trainable:
+        """What the network learns from before the method begins."""
         return Pretraining(model)
 
     def pretraining_plan(self, model: ClusterModel, epochs: int) -> list[tuple[str, Trainable, int]]:
@@ -180,6 +199,7 @@ class PrototypeClusterer(
 
     @with_callbacks
     def fit(self, X: Any, y: Any = None) -> Self:
+        """Learn network and centres from the rows X; y is ignored."""
         with learning():
             given = self._read(X)
             with current_processes().sharing():
@@ -282,10 +302,12 @@ class PrototypeClusterer(
         return {"class": type(self).__name__, **settings}
 
     def build_autoencoder(self, data: Data) -> Autoencoder:
+        """The network that the settings name, for these data."""
         neighbours = self._by_neighbours(data.row_shape)
         return networks.build(self.network, data, self.embedding_dim, self.network_options(), neighbours=neighbours)
 
     def build_optimizer(self, model: Trainable) -> Optimizer | None:
+        """The optimiser of a model; None where nothing in it learns by gradients."""
         if isinstance(model, NeighbourPretraining):
             return make_optimizer(model, "adam", model.lr if self.lr is None else self.lr)
         return make_optimizer(model, self.optimizer, self.lr)
@@ -354,6 +376,7 @@ class PrototypeClusterer(
     # ---- answering
 
     def predict(self, X: Any) -> Any:
+        """The cluster of each row (n,), in the form X came in."""
         return self._answer(X, lambda x: self.model_.answer(x).label)
 
     def predict_proba(self, X: Any) -> Any:
@@ -374,6 +397,7 @@ class PrototypeClusterer(
             yield answers[:, 0].astype(np.int64), answers[:, 1:].astype(np.float32)
 
     def transform(self, X: Any) -> Any:
+        """The embedding of each row (n, embedding_dim), in the form X came in."""
         return self._answer(X, lambda x: self.model_.embed(x))
 
     def inverse_transform(self, Z: Any) -> Any:

@@ -261,6 +261,7 @@ class Online:
         return {name: getattr(stream, name) for name in KEPT} if stream else {}
 
     def resume_stream(self, state: dict[str, Tensor]) -> None:
+        """Go on from what `stream_state` gave."""
         if state:
             so_far = self.diagnostics_["stream"]
             origin, counts, last_seen, last_row = (state[name] for name in KEPT)

@@ -45,6 +45,7 @@ class ClusterExplanation:
 
     @property
     def sentence(self) -> str:
+        """All of it in words."""
         near = words.listing(f"{j} (at {distance:.3g})" for j, distance in self.neighbours[:2])
         parts = [f"Cluster {self.cluster} has {self.size:,} rows, {100 * self.share:.1f} % of all."]
         if self.size and self.neighbours and self.relative_tightness is not None:
@@ -67,6 +68,7 @@ class ClusterExplanation:
         return self.sentence
 
     def to_dict(self) -> dict[str, Any]:
+        """Everything, as plain lists and numbers."""
         names = (
             "cluster", "size", "share", "tightness", "relative_tightness", "neighbours", "center", "decoded",
             "difference", "typical", "doubtful", "features", "sentence",

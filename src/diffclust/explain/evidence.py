@@ -40,6 +40,7 @@ class Evidence:
 
     @property
     def sentence(self) -> str:
+        """All of it in words."""
         raise NotImplementedError
 
     def __str__(self) -> str:

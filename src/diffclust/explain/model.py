@@ -39,6 +39,7 @@ class ModelExplanation:
 
     @property
     def sentence(self) -> str:
+        """All of it in words."""
         chain = ", then ".join(part["what"] for part in self.parts)
         said = [f"{self.method}: {chain}."]
         if self.centers_read_from_weights is not None:
@@ -62,6 +63,7 @@ class ModelExplanation:
         return self.sentence
 
     def to_dict(self) -> dict[str, Any]:
+        """Everything, as plain lists and numbers."""
         names = (
             "method", "parts", "centers_read_from_weights", "losses", "epochs", "change", "converged", "stopped",
             "repaired", "warnings", "runs", "sentence",

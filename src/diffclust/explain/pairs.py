@@ -46,6 +46,7 @@ class PairExplanation(Evidence):
 
     @property
     def sentence(self) -> str:
+        """All of it in words."""
         a, b = self.clusters
         start = f"Both rows are in cluster {a}" if self.together else f"The rows are apart, in clusters {a} and {b}"
         start += f" (chance of being together {self.together_probability:.3f}, squared distance {self.distance:.3g})."

@@ -51,6 +51,7 @@ class RowExplanation(Evidence):
 
     @property
     def sentence(self) -> str:
+        """All of it in words."""
         if self.runner_up is None:
             return f"Row {self.row} is in cluster {self.cluster}: there is no other."
         where = (
@@ -74,6 +75,7 @@ class Explanations(list[RowExplanation]):
     """One explanation a row; a list, with a face for notebooks."""
 
     def to_dict(self) -> list[dict[str, Any]]:
+        """Each explanation, as plain lists and numbers."""
         return [explanation.to_dict() for explanation in self]
 
     def _repr_html_(self) -> str:

@@ -34,6 +34,7 @@ class AutoencoderClusterer(PrototypeClusterer):
     own_optimizer: ClassVar[bool] = False  # `optimizer` and `lr` are for the clustering alone: Adam pretrains
 
     def build_clusters(self, autoencoder: Autoencoder) -> ClusterLayer:
+        """The cluster layer of the method, behind this network."""
         # with α = 1/2 the weights W = 2αΩ are the centres themselves, and the optimiser's rate is theirs
         return ClusterLayer(self.n_clusters, autoencoder.embedding_dim, alpha=0.5)
 

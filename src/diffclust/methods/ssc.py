@@ -57,6 +57,11 @@ class SSC(ClusterMixin, BaseEstimator):
             neighbours, and costs more.
         device: of the sparse coding: "auto", "cpu", "cuda", ...
         random_state: an int for the same answer every time.
+
+    Attributes:
+        labels_: the cluster of each row of X (n,).
+        affinity_matrix_: W, sparse (n, n).
+        diagnostics_: sizes of the clusters and warnings.
     """
 
     n_clusters: int = knob(8, low=1, kw_only=False)
@@ -65,6 +70,7 @@ class SSC(ClusterMixin, BaseEstimator):
     random_state: int | np.random.RandomState | None = None
 
     def fit(self, X: Any, y: Any = None) -> Self:
+        """Label the rows X; y is ignored."""
         check_knobs(self)
         if not current_processes().alone:
             raise ValueError("SSC cannot be shared by several processes: it writes every row by all others.")

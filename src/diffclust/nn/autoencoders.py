@@ -47,9 +47,11 @@ class Autoencoder(nn.Module):
         self.register_buffer("scale", torch.ones(()))
 
     def set_units(self, shift: Tensor, scale: Tensor) -> None:
+        """From now on a sample x is (x - shift) / scale in the network's own units."""
         self.shift, self.scale = shift, scale
 
     def activate(self, y: Tensor) -> Tensor:
+        """The output of the last layer, squashed where the network's `output` is "sigmoid"."""
         return torch.sigmoid(y) if self.output == "sigmoid" else y
 
     def normalize(self, x: Tensor) -> Tensor:
@@ -65,6 +67,7 @@ class Autoencoder(nn.Module):
         return self.activate(self.decoder(z)).reshape(z.shape[0], *self.input_shape)
 
     def encode(self, x: Tensor) -> Tensor:
+        """Samples to embeddings; of a variational network, their means."""
         return self.moments(x)[0] if self.variational else self.analyse(self.normalize(x))
 
     def moments(self, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -84,6 +87,7 @@ class Autoencoder(nn.Module):
         raise ValueError(f"{type(self).__name__} cannot be trained layer by layer: only the dense network can.")
 
     def decode(self, z: Tensor) -> Tensor:
+        """Embeddings to samples, in the units that these came in."""
         return self.synthesise(z) * self.scale + self.shift
 
     def reconstruction_loss(self, x: Tensor, z: Tensor) -> Tensor:

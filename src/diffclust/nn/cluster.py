@@ -61,6 +61,7 @@ class ClusterLayer(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
+        """Random centres, as small as the weights of a linear layer."""
         bound = 1 / math.sqrt(self.embedding_dim)
         self.set_centers(torch.empty_like(self.weight).uniform_(-bound, bound))
 
@@ -73,6 +74,7 @@ class ClusterLayer(nn.Module):
 
     @torch.no_grad()
     def set_centers(self, centers: Tensor) -> None:
+        """Write centres (k, d) into the weights; a free bias follows."""
         if centers.shape != self.weight.shape:
             said, wanted = tuple(centers.shape), tuple(self.weight.shape)
             raise ValueError(f"The centres have shape {said}: expected {wanted}, one row for each of the clusters.")

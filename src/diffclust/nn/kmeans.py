@@ -17,6 +17,8 @@ AT_ONCE = 2**24  # numbers that starts which move together may hold
 
 
 class KMeansResult(NamedTuple):
+    """What `kmeans` and `lloyd` give: centres (k, d), labels (n,), the sum of squared distances, and iterations."""
+
     centers: Tensor  # (k, d)
     labels: Tensor  # (n,)
     inertia: float

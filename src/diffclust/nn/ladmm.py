@@ -38,6 +38,8 @@ def shrink_samples(x: Tensor, threshold: Tensor | float) -> Tensor:
 
 
 class LADMMState(NamedTuple):
+    """Where the iteration stands: codes z, errors e, multipliers m, and what the codes stand for, fit = A(z)."""
+
     z: Tensor  # codes
     e: Tensor  # errors, shaped as the samples
     m: Tensor  # multipliers, shaped as the samples

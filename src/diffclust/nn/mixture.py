@@ -28,6 +28,7 @@ class GaussianMixture(ClusterLayer):
 
     @property
     def log_weights(self) -> Tensor:
+        """log π (k,)."""
         return F.log_softmax(self.shares, dim=0)
 
     def logits(self, z: Tensor) -> Tensor:

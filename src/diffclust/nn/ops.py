@@ -79,6 +79,7 @@ def one_hot(owner: Tensor, n_clusters: int, dtype: torch.dtype = torch.float32) 
 
 
 def softmax(logits: Tensor, temperature: float = 1.0) -> Tensor:
+    """exp(s_ij / T) / Σ_l exp(s_il / T): (b, k) -> (b, k)."""
     return torch.softmax(logits / temperature, dim=1)
 
 

@@ -24,6 +24,8 @@ MEMORY = 2**26  # values a block may hold: of its correlations, its candidates, 
 
 
 class SelfExpression(NamedTuple):
+    """The entries of C that are not zero, and how many rows were not solved exactly."""
+
     rows: Tensor  # (nnz,) i
     columns: Tensor  # (nnz,) j
     values: Tensor  # (nnz,) c_ij
