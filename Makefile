@@ -61,4 +61,4 @@ $(VENV)/.dev: $(VENV)/.test
 	touch $@
 
 clean:
-	rm -rf $(VENV) build dist docs/_build docs/methods docs/figures docs/results.md docs/invariance.md docs/streams.md diffclust-demo .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist docs/_build docs/methods docs/api docs/figures docs/results.md docs/invariance.md docs/streams.md diffclust-demo .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,24 +1,19 @@
-"""Sphinx settings. The pages of the methods and the results are written from docstrings and CSV files."""
+"""Sphinx settings. Reference pages come from docstrings (reference.py), pages of results from CSV files."""
 
 import csv
-import dataclasses
-import inspect
 import json
 import statistics
 import sys
 from collections import defaultdict
-from collections.abc import Collection
 from pathlib import Path
 
 HERE = Path(__file__).parent
-sys.path[:0] = [str(HERE.parent / "src"), str(HERE.parent / "benchmarks")]
+sys.path[:0] = [str(HERE), str(HERE.parent / "src"), str(HERE.parent / "benchmarks")]
 
 import defaults  # noqa: E402  (benchmarks/defaults.py)
+import reference  # noqa: E402  (docs/reference.py)
 
 from diffclust import __version__  # noqa: E402
-from diffclust.estimator.base import PrototypeClusterer  # noqa: E402
-from diffclust.methods import METHODS, TRANSDUCTIVE  # noqa: E402
-from diffclust.methods.autoencoder import AutoencoderClusterer  # noqa: E402
 from diffclust.reproduce.curves import draw  # noqa: E402
 from diffclust.reproduce.record import Records  # noqa: E402
 from diffclust.reproduce.report import printed  # noqa: E402
@@ -27,7 +22,14 @@ from diffclust.reproduce.tables import TABLES  # noqa: E402
 project = "diffclust"
 copyright = "the diffclust developers"
 release = version = __version__
-extensions = ["myst_parser"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "sphinx.ext.napoleon"]
+default_role = "py:obj"
+autodoc_member_order = "bysource"
+autosummary_generate = False
+napoleon_numpy_docstring = False
+smartquotes_action = "De"  # dashes; quotes in docstrings are Python's
+highlight_language = "none"  # a plain literal block is a formula
+python_maximum_signature_line_length = 100
 exclude_patterns = ["_build", "results.head.md", "explain.head.md", "invariance.head.md", "streams.head.md"]
 html_theme = "furo"
 html_title = "diffclust"
@@ -37,99 +39,9 @@ html_theme_options = {
 }
 
 
-def parameters(cls: type) -> dict[str, str]:
-    """The `name: what it is` lines of a class docstring; deeper lines go on with the one before."""
-    found: dict[str, str] = {}
-    name = ""
-    for line in inspect.cleandoc(cls.__doc__ or "").splitlines():
-        head, colon, tail = line.partition(": ")
-        if colon and all(part.isidentifier() for part in head.split(", ")):
-            name = head
-            found[name] = tail.strip()
-        elif name and line.startswith(" "):
-            found[name] += " " + line.strip()
-        else:
-            name = ""
-    return found
-
-
-def table(cls: type, defaults: dict[str, object], leave_out: Collection[str] = ()) -> str:
-    lines = ["| parameter | default | |", "|---|---|---|"]
-    for names, text in parameters(cls).items():
-        if names in leave_out:
-            continue
-        values = ", ".join(f"`{defaults[name]!r}`" for name in names.split(", "))
-        lines.append(f"| `{names}` | {values} | {text.replace('|', chr(92) + '|')} |")
-    return "\n".join(lines)
-
-
-def family_table(cls: type, defaults: dict[str, object]) -> str:
-    """What a method shares with its family alone."""
-    known = {name for names in parameters(cls) for name in names.split(", ")}
-    if not issubclass(cls, AutoencoderClusterer):
-        return ""
-    return f"\n## Parameters of the autoencoder family\n\n{table(AutoencoderClusterer, defaults, known)}\n"
-
-
-def shared_part(cls: type, defaults: dict[str, object]) -> str:
-    papers = "\n".join(
-        f"- `{cls.__name__}.paper({name!r})`: " + ", ".join(f"{k}={v!r}" for k, v in settings.items())
-        for name, settings in cls.papers.items()
-    )
-    return f"""{family_table(cls, defaults)}
-## Shared parameters
-
-{table(PrototypeClusterer, defaults)}
-
-## The paper's settings
-
-{papers}
-"""
-
-
-def prose(cls: type) -> str:
-    """What a docstring says before its first parameter."""
-    first = next(iter(parameters(cls)), None)
-    text = inspect.cleandoc(cls.__doc__)
-    text = text.split(f"\n{first}:")[0].strip() if first else text
-    return text.replace("Shared parameters: see `PrototypeClusterer`. ", "")
-
-
-def method_page(method) -> str:
-    cls = method.load()
-    defaults = {f.name: f.default for f in dataclasses.fields(cls)}
-    summary = prose(cls)
-    shared = shared_part(cls, defaults) if issubclass(cls, PrototypeClusterer) else ""
-    return f"""# {cls.__name__}
-
-{summary}
-
-```python
-from diffclust import {cls.__name__}
-
-labels = {cls.__name__}(n_clusters=10, random_state=0).fit_predict(X)
-```
-
-## The paper, as the file has it
-
-```text
-{inspect.getdoc(sys.modules[cls.__module__])}
-```
-
-## Its own parameters
-
-{table(cls, defaults)}
-{shared}{tables_with(method.name)}"""
-
-
-def tables_with(method: str) -> str:
-    """The papers' tables that a method has a row in."""
-    names = [
-        f"- `diffclust reproduce {table.name}`: {table.title}"
-        for table in TABLES.values()
-        if any(row.spec is not None and row.spec.method == method for row in table.rows)
-    ]
-    return "\n## Papers' tables it is in\n\n{}\n\nSee {{doc}}`../results`.\n".format("\n".join(names)) if names else ""
+def setup(app) -> None:
+    app.connect("autodoc-process-docstring", reference.defaults, priority=900)
+    app.connect("autodoc-skip-member", reference.foreign)
 
 
 FRESH = 5  # with restarts, scores of the seeds below were in view when "scatter" was chosen
@@ -323,9 +235,7 @@ def streams_page() -> str:
     return page
 
 
-(HERE / "methods").mkdir(exist_ok=True)
-for method in (*METHODS, *TRANSDUCTIVE):
-    (HERE / "methods" / f"{method.name}.md").write_text(method_page(method))
+reference.write(HERE)
 (HERE / "results.md").write_text(results_page())
 (HERE / "explain.md").write_text(explain_page())
 (HERE / "invariance.md").write_text(invariance_page())

@@ -89,6 +89,9 @@ def ssc(X: Any, k: int, seed: int) -> Labels:
         return _labels(SSC(k, device="cpu", random_state=seed).fit_predict(_rows(X, k)))
 
 
+#: Every method here by its name.
+#:
+#: :meta hide-value:
 BASELINES: dict[str, Baseline] = {
     "kmeans": kmeans,
     "gmm": gmm,
@@ -101,7 +104,9 @@ BASELINES: dict[str, Baseline] = {
 
 
 class FuzzyCMeans(ClusterMixin, BaseEstimator):
-    """Fuzzy c-means (Bezdek 1981): k-means with memberships u_ij in place of assignments::
+    """Fuzzy c-means (Bezdek 1981): k-means with memberships u_ij in place of assignments.
+
+    Memberships and centres take turns::
 
         minimise Σ_ij u_ij^m |x_i - c_j|^2,   Σ_j u_ij = 1
         u_ij = 1 / Σ_l (|x_i - c_j| / |x_i - c_l|)^(2 / (m - 1))

@@ -185,8 +185,10 @@ def _begin() -> None:
 
 @contextlib.contextmanager
 def distributed() -> Iterator[Processes]:
-    """Inside, every `fit` is shared by the processes that torchrun started, or by those of torch's default process
-    group where there is one. All of them must come here, with the same settings and data. Elsewhere, nothing changes::
+    """Inside, every `fit` is shared by several processes.
+
+    They are those that torchrun started, or those of torch's default process group where there is one. All of them must
+    come here, with the same settings and data. Elsewhere, nothing changes. ::
 
         with diffclust.distributed() as processes:
             model = TELL(10, random_state=0).fit(X)

@@ -16,8 +16,10 @@ E = TypeVar("E")
 
 
 def fit_together(estimators: Iterable[E], X: Any) -> list[E]:
-    """Fit every estimator to the same samples. On a GPU they learn side by side, as restarts do, up to 32 at a time:
-    each ends as it would alone, up to rounding. Elsewhere they are fitted one after the other::
+    """Fit every estimator to the same samples.
+
+    On a GPU they learn side by side, as restarts do, up to 32 at a time: each ends as it would alone, up to rounding.
+    Elsewhere they are fitted one after the other. ::
 
         models = fit_together([TELL(10, weight=w, random_state=0) for w in (0.01, 0.1, 1)], X)
     """

@@ -117,7 +117,7 @@ class Autoencoder(nn.Module):
 
     @property
     def n_values(self) -> int:
-        """Values a sample has: what turns a loss per value into one per sample."""
+        """How many values a sample has, which turns a loss per value into one per sample."""
         return int(torch.Size(self.input_shape).numel())
 
 

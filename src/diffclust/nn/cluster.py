@@ -69,7 +69,7 @@ class ClusterLayer(nn.Module):
 
     @property
     def centers(self) -> Tensor:
-        """Ω (k, d), as a function of W: gradients flow through it."""
+        """Ω (k, d), as a function of W, so that gradients flow through it."""
         return self.weight / (2 * self.alpha)
 
     @torch.no_grad()
