@@ -203,7 +203,8 @@ def module_page(name: str) -> str:
         parts += [title(file.rsplit(".", 1)[1], "-"), f".. automodule:: {file}\n   :no-index:\n"]
         for each in names:
             kind = "class" if inspect.isclass(getattr(module, each)) else "function"
-            members = "   :members:\n   :inherited-members: Module\n" if kind == "class" else ""
+            shown_above = ", ".join(["Module", *module.__all__])
+            members = f"   :members:\n   :inherited-members: {shown_above}\n" if kind == "class" else ""
             parts.append(f".. auto{kind}:: {module.__name__}.{each}\n{members}")
     return "\n".join(parts)
 
