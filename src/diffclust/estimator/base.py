@@ -95,7 +95,8 @@ class PrototypeClusterer(
             neighbours for rows, reconstruction for images, and for every network that is given by name or as a module.
         pretrain_epochs: epochs of the autoencoder alone. "auto" follows the number of rows.
         epochs: epochs of the method. "auto" follows the number of rows.
-        batch_size: rows a step. "auto": 64 below 5,000 rows, 128 below 20,000, 256 from there on.
+        batch_size: rows a step. "auto": 64 below 5,000 rows, 128 below 20,000, 256 from there on; where the network
+            learns by neighbours, all rows up to 2,048, and 1,024 of more.
         augment: random changes of the samples in training: the strength of small turns, zooms and shifts of images, or
             a callable from a batch to a changed batch; None for none. "auto": 0.5 for images, none for rows.
         optimizer: adadelta (or adadelta-keras), adagrad, adam, adamw, momentum, rmsprop, sgd, or a callable from
