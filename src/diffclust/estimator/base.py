@@ -24,7 +24,7 @@ from ..engine.checkpoint import Checkpoint, CheckpointFolder, describe
 from ..engine.data import Data, TensorRows
 from ..engine.distributed import Processes, current_processes
 from ..engine.loop import train
-from ..engine.model import ClusterModel, NeighbourPretraining, Pretraining, Trainable
+from ..engine.model import Answer, ClusterModel, NeighbourPretraining, Pretraining, Trainable
 from ..engine.optimizers import OPTIMIZERS, make_optimizer
 from ..engine.phase import Callback, EmbeddedPhase, Phase
 from ..engine.restart import Job, Restart
@@ -41,6 +41,7 @@ from . import networks
 from .explainable import Explainable
 from .knobs import check_knobs, knob
 from .selection import RULES
+from .state import as_it_is, become, fitted_names, learns_alone
 from .streams import Online
 
 # A network is kept where its clusters cut fewer edges of the neighbour graph than k-means on the rows: fewer than this
@@ -65,6 +66,18 @@ def _check_callbacks(callbacks: Any) -> None:
 
 def _check_precision(precision: Any) -> None:
     choose_precision(precision, torch.device("cpu"))
+
+
+def _labels(answer: Answer) -> Tensor:
+    """The labels of an answer, and -1 where it is not a number."""
+    own = answer.logits.gather(1, answer.label[:, None])[:, 0]
+    return answer.label.where(own.isfinite(), -1)
+
+
+def _check_answers(answers: Tensor) -> None:
+    wrong = ~answers.isfinite() if answers.is_floating_point() else answers < 0
+    if bool(wrong.any()):
+        raise ValueError("The model has no answer that is a number: X holds values too far from those of the fit.")
 
 
 @hyperparameters
@@ -378,54 +391,62 @@ class PrototypeClusterer(
 
     def predict(self, X: Any) -> Any:
         """The cluster of each row (n,), in the form X came in."""
-        return self._answer(X, lambda x: self.model_.answer(x).label)
+        return self._answer(X, lambda fitted, x: _labels(fitted.model_.answer(x)))
 
     def predict_proba(self, X: Any) -> Any:
         """`softmax_j(-|z - Ω_j|² / temperature_)`: see `temperature_`."""
-        return self._answer(X, lambda x: self._probabilities(self.model_.embed(x).double()))
+        return self._answer(X, lambda fitted, x: fitted._probabilities(fitted.model_.embed(x).double()))
 
     def predict_in_parts(self, X: Any) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Labels and probabilities, some thousand rows at a time and in order: for answers larger than memory."""
-        check_is_fitted(self)
-        data, model = self._ready(read(self, X, fitting=False))
+        fitted = as_it_is(self)
+        check_is_fitted(fitted)
+        data, model = fitted._ready(read(fitted, X, fitting=False))
 
         def ask(x: Tensor) -> Tensor:
-            z, _, label = model.answer(x)
-            return torch.cat([label[:, None].double(), self._probabilities(z).double()], dim=1)
+            answer = model.answer(x)
+            probabilities = fitted._probabilities(answer.z).double()
+            return torch.cat([_labels(answer)[:, None].double(), probabilities], dim=1)
 
         for part in data.parts(ask):
+            _check_answers(part)
             answers = part.cpu().numpy()
             yield answers[:, 0].astype(np.int64), answers[:, 1:].astype(np.float32)
 
     def transform(self, X: Any) -> Any:
         """The embedding of each row (n, embedding_dim), in the form X came in."""
-        return self._answer(X, lambda x: self.model_.embed(x))
+        return self._answer(X, lambda fitted, x: fitted.model_.embed(x))
 
     def inverse_transform(self, Z: Any) -> Any:
         """Embeddings back to samples of the shape `fit` was given."""
-        check_is_fitted(self)
-        width = self.cluster_centers_.shape[1]
+        fitted = as_it_is(self)
+        check_is_fitted(fitted)
+        width = fitted.cluster_centers_.shape[1]
         if not isinstance(Z, Tensor):
             Z = check_array(Z, dtype=np.float32, copy=True, input_name="Z", estimator=self)
         z = Z.detach().float() if isinstance(Z, Tensor) else torch.from_numpy(Z)
         if z.ndim != 2 or len(z) == 0 or z.shape[1] != width:
             raise ValueError(f"Z has shape {tuple(z.shape)}, expected (n, {width}): rows of the embedding.")
         device = choose_device(self.device)
-        model = self.model_.to(device)
-        samples = self.shape_.restore(Data(TensorRows(z), device).map(model.decode))
+        model = fitted.model_.to(device)
+        samples = fitted.shape_.restore(Data(TensorRows(z), device).map(model.decode))
         return samples.to(Z.device) if isinstance(Z, Tensor) else samples.cpu().numpy()
 
     def score(self, X: Any, y: Any = None) -> float:
         """Minus the clustering loss, mean over the rows: larger is better."""
-        losses = self._answer(X, lambda x: self.model_.clustering_loss(self.model_.embed(x).double()))
+        losses = self._answer(X, lambda fitted, x: fitted.model_.clustering_loss(fitted.model_.embed(x).double()))
         return -float(losses.mean())
 
-    def _answer(self, X: Any, ask: Callable[[Tensor], Tensor]) -> Any:
-        """ask of the samples, with the model where they are and in eval mode; the answers in the form X came in."""
-        check_is_fitted(self)
-        given = read(self, X, fitting=False)
-        data, _ = self._ready(given)
-        return given.give(data.map(ask))
+    def _answer(self, X: Any, ask: Callable[[Any, Tensor], Tensor]) -> Any:
+        """ask of the estimator, as it is now, and of the samples, with the model where they are and in eval mode; the
+        answers in the form X came in."""
+        fitted = as_it_is(self)
+        check_is_fitted(fitted)
+        given = read(fitted, X, fitting=False)
+        data, _ = fitted._ready(given)
+        answers = data.map(lambda x: ask(fitted, x))
+        _check_answers(answers)
+        return given.give(answers)
 
     def _ready(self, given: Given) -> tuple[Data, ClusterModel]:
         data, model = Data(given.rows, choose_device(self.device)), self.model_
@@ -439,7 +460,7 @@ class PrototypeClusterer(
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write the fitted estimator to a folder, for `diffclust.load`: safetensors and JSON, no pickle."""
-        save(self, folder)
+        save(as_it_is(self), folder)
 
     # ---- bookkeeping
 
@@ -476,27 +497,30 @@ class PrototypeClusterer(
     def _adopt(self, restarts: list[Restart], best: Run) -> None:
         """Keep the chosen run; nothing of an earlier fit survives."""
         runs = [restart.result for restart in restarts if restart.result is not None]
-        for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("__")]:
-            delattr(self, name)
-        self._forget_stream()
-        for name, value in restarts[0].job.attributes.items():
-            setattr(self, name, value)
-        self.runs_ = [run.to_dict() for run in runs]
-        self._fitted_with = self.get_params(deep=False)
-        self._describe(best)
+        fitted = {
+            **restarts[0].job.attributes,
+            "runs_": [run.to_dict() for run in runs],
+            "_fitted_with": self.get_params(deep=False),
+            **self._described_by(best),
+        }
+        with learns_alone(self):
+            become(self, fitted, without=(*fitted_names(self), "_stream", "_waiting"))
 
-    def _describe(self, run: Run) -> None:
+    @staticmethod
+    def _described_by(run: Run) -> dict[str, Any]:
         """The fitted attributes, all read off one run."""
-        self.diagnostics_: dict[str, Any] = run.diagnostics()
-        self.model_ = run.model
-        self.seed_ = run.seed
-        self.labels_ = run.labels
-        self.cluster_centers_ = run.centers
-        self.inertia_ = run.inertia
-        self.clustering_loss_ = run.clustering_loss
-        self.temperature_ = run.temperature
-        self.history_ = run.history
-        self.n_iter_ = sum(record["phase"] == "clustering" for record in run.history)
+        return {
+            "diagnostics_": run.diagnostics(),
+            "model_": run.model,
+            "seed_": run.seed,
+            "labels_": run.labels,
+            "cluster_centers_": run.centers,
+            "inertia_": run.inertia,
+            "clustering_loss_": run.clustering_loss,
+            "temperature_": run.temperature,
+            "history_": run.history,
+            "n_iter_": sum(record["phase"] == "clustering" for record in run.history),
+        }
 
     def _warn(self, stacklevel: int) -> None:
         for message in self.diagnostics_["warnings"] if current_processes().leads else []:

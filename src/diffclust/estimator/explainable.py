@@ -10,6 +10,7 @@ from ..explain.model import ModelExplanation, explain_model
 from ..explain.pairs import PairExplanation, explain_pair
 from ..explain.rows import Baseline, Explanations, explain_rows
 from ..report import write_report
+from .state import as_it_is
 
 
 class Explainable:
@@ -33,14 +34,16 @@ class Explainable:
                 an array. "auto": zero for sparse rows, the runner-up otherwise.
             feature_names: of the columns of X; by default those of the data frame `fit` saw.
         """
-        return explain_rows(self, X, attributions=attributions, baseline=baseline, feature_names=feature_names)
+        return explain_rows(
+            as_it_is(self), X, attributions=attributions, baseline=baseline, feature_names=feature_names
+        )
 
     def explain_cluster(
         self, j: int, X: Any = None, *, feature_names: Sequence[str] | None = None, n: int = 10
     ) -> ClusterExplanation:
         """Cluster j: size, neighbours, decoded centre, what sets it apart; with the rows X also how tight it is and
         its `n` most typical and most doubtful rows."""
-        return explain_cluster(self, j, X, feature_names=feature_names, n=n)
+        return explain_cluster(as_it_is(self), j, X, feature_names=feature_names, n=n)
 
     def explain_pair(
         self,
@@ -52,11 +55,13 @@ class Explainable:
         feature_names: Sequence[str] | None = None,
     ) -> PairExplanation:
         """Why the rows a and b (each one row, or an X of one row) are together or apart."""
-        return explain_pair(self, a, b, attributions=attributions, baseline=baseline, feature_names=feature_names)
+        return explain_pair(
+            as_it_is(self), a, b, attributions=attributions, baseline=baseline, feature_names=feature_names
+        )
 
     def explain_model(self) -> ModelExplanation:
         """The parts of the model, whether training converged, what was repaired."""
-        return explain_model(self)
+        return explain_model(as_it_is(self))
 
     def report(self, path: str | os.PathLike[str], X: Any, y: Any = None, **options: Any) -> Path:
         """Write one self-contained HTML page about the fitted model and the rows X; needs `diffclust[report]`.
@@ -70,4 +75,4 @@ class Explainable:
             sample: how many rows the page shows (2000).
             layout: of the map, "t-SNE" or "PCA".
         """
-        return write_report(self, path, X, y, **options)
+        return write_report(as_it_is(self), path, X, y, **options)

@@ -22,9 +22,10 @@ from ..engine.run import fit_temperature
 from ..engine.runtime import Randomness, choose_device, choose_precision, learning
 from ..nn.ops import largest
 from ..reading.inputs import Given, arriving, read
+from .state import become, learns_alone
 
 KEPT = ("origin", "counts", "last_seen", "last_row")
-OF_THE_LAST_BATCH = ("labels_", "inertia_", "clustering_loss_")
+OF_THE_LAST_BATCH: tuple[str, ...] = ("labels_", "inertia_", "clustering_loss_")
 ENOUGH = 1_000  # rows to tell how certain an answer is
 
 
@@ -56,7 +57,7 @@ class Stream:
     def count(self, rows: int, mass: Tensor) -> None:
         self.rows += rows
         self.batches += 1
-        self.counts += mass
+        self.counts = self.counts + mass
         none = mass == 0
         self.last_seen = self.last_seen.where(none, time.time())
         self.last_row = self.last_row.where(none, float(self.rows))
@@ -133,10 +134,11 @@ class Online:
         """
         with learning():
             for batch in arriving(X):
-                if hasattr(self, "model_"):
-                    self._take_in(batch, learn_network)
-                else:
-                    self._wait_for(batch)
+                with learns_alone(self):
+                    if hasattr(self, "model_"):
+                        self._take_in(batch, learn_network)
+                    else:
+                        self._wait_for(batch)
         return self
 
     def _wait_for(self, X: Any) -> None:
@@ -166,19 +168,22 @@ class Online:
         stream.last = data.map(self.model_.embed)
         if len(start.rows) < ENOUGH:
             stream.first = [Data(start.rows, data.device).map(self.model_.embed)]
-        self._answer_for_the_last(stream)
+        self._go_on_with(stream, self.model_)
 
     def _take_in(self, X: Any, learn_network: bool) -> None:
+        """A model and a stream beside those that are there, which other threads may be asking; then both at once."""
         given = read(self, X, fitting=False)
         data = Data(given.rows, choose_device(self.device))
-        model = self.model_
-        if model.training or model.clusters.weight.device != data.device:
-            model.to(data.device).eval()
-        clusters, stream = model.clusters, self._stream_so_far(data.device)
-        z = data.map(model.embed)
+        if self.model_.training or self.model_.clusters.weight.device != data.device:
+            self.model_.to(data.device).eval()
+        stream = self._stream_so_far(data.device)
+        z = data.map(self.model_.embed)
         if learn_network:
-            self._step_network(model, given, data, stream)
+            model = self._with_a_step(given, data, stream)
             z = data.map(model.embed)
+        else:  # the network rests, and is shared
+            model = copy.deepcopy(self.model_, {id(self.model_.autoencoder): self.model_.autoencoder})
+        clusters = model.clusters
         with torch.no_grad():
             logits = clusters.logits(z)
             owner = largest(logits)
@@ -190,33 +195,34 @@ class Online:
             stream.count(len(z), mass)
             stream.last = z
             if stream.first is not None:
-                stream.first.append(z)
-            self.cluster_centers_ = clusters.centers.float().cpu().numpy().copy()
-        self._answer_for_the_last(stream)
+                stream.first = [*stream.first, z]
+            self._go_on_with(stream, model, cluster_centers_=clusters.centers.float().cpu().numpy().copy())
 
     @torch.no_grad()
-    def _answer_for_the_last(self, stream: Stream) -> None:
+    def _go_on_with(self, stream: Stream, model: ClusterModel, **fitted: Any) -> None:
         """From now on the attributes are those of the stream's last batch."""
-        self.diagnostics_["stream"] = stream.diagnostics(self.model_.clusters.centers)
-        self.diagnostics_["sizes"] = self.diagnostics_["stream"]["counts"]
-        for name in OF_THE_LAST_BATCH:
-            vars(self).pop(name, None)
+        told = stream.diagnostics(model.clusters.centers)
+        fitted |= {"diagnostics_": {**self.diagnostics_, "stream": told, "sizes": told["counts"]}}
+        gone = OF_THE_LAST_BATCH
         if stream.first is not None:
-            vars(self).pop("temperature_", None)
+            gone = (*gone, "temperature_")
             if sum(map(len, stream.first)) >= ENOUGH:
-                self.temperature_ = self._temperature_of(stream.first)
+                fitted["temperature_"] = self._temperature_of(model, stream.first)
                 stream.first = None
+        become(self, {**fitted, "model_": model, "_stream": stream}, without=gone)
 
-    def _temperature_of(self, rows: list[Tensor]) -> float:
+    @staticmethod
+    def _temperature_of(model: ClusterModel, rows: list[Tensor]) -> float:
         """Of a stream's first rows: those it began with may be one a cluster, and would say that all is certain."""
-        clusters = self.model_.clusters
+        clusters = model.clusters
         z = torch.cat([part.to(clusters.weight.device) for part in rows])
         free = clusters.embedding_dim - clusters.sphere
         return clusters.temperature or fit_temperature(clusters.distances(z).double(), free)
 
-    def _step_network(self, model: ClusterModel, given: Given, data: Data, stream: Stream) -> None:
-        """One step on the whole batch, by a twin of the model, as other threads may be asking the model itself; where
-        the loss is not finite, an error and no step."""
+    def _with_a_step(self, given: Given, data: Data, stream: Stream) -> ClusterModel:
+        """A copy of the model, whose network has taken one step on the whole batch, by a twin that the optimiser knows;
+        where the loss is not finite, an error and no step."""
+        model = self.model_
         if len(data) < 2:
             raise ValueError("learn_network=True needs batches of at least 2 rows, this one has 1.")
         if stream.learner is None:
@@ -240,20 +246,20 @@ class Online:
         if not all(map(math.isfinite, phase.means().values())):
             optimizer.load_state_dict(before)
             raise ValueError("The loss of this batch is not finite: its values are too far from those of the fit.")
-        model.load_state_dict(twin.state_dict())
         stream.optimizer = optimizer
+        stepped = copy.deepcopy(model)
+        stepped.load_state_dict(twin.state_dict())
+        return stepped
 
     def _stream_so_far(self, device: torch.device) -> Stream:
+        """A copy of what is known of the stream, on the device."""
         stream: Stream | None = vars(self).get("_stream")
-        if stream is None:
-            counts = torch.tensor(self.diagnostics_["sizes"], dtype=torch.float64, device=device)
-            now = torch.full_like(counts, time.time())
-            origin = self.model_.clusters.centers.detach().clone()
-            stream = self._stream = Stream(origin, counts, now, torch.zeros_like(counts))
-        elif stream.counts.device != device:
-            for name in KEPT:
-                setattr(stream, name, getattr(stream, name).to(device))
-        return stream
+        if stream is not None:
+            return replace(stream, **{name: getattr(stream, name).to(device) for name in KEPT})
+        counts = torch.tensor(self.diagnostics_["sizes"], dtype=torch.float64, device=device)
+        now = torch.full_like(counts, time.time())
+        origin = self.model_.clusters.centers.detach().clone()
+        return Stream(origin, counts, now, torch.zeros_like(counts))
 
     def stream_state(self) -> dict[str, Tensor]:
         """What must be kept for the stream to go on elsewhere; the optimiser's moments are not."""
@@ -267,31 +273,29 @@ class Online:
             origin, counts, last_seen, last_row = (state[name] for name in KEPT)
             self._stream = Stream(origin, counts, last_seen, last_row, so_far["rows"], so_far["batches"])
 
-    def _forget_stream(self) -> None:
-        for name in ("_stream", "_waiting"):
-            vars(self).pop(name, None)
-
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            if name in OF_THE_LAST_BATCH and getattr(vars(self).get("_stream"), "last", None) is not None:
-                setattr(self, name, self._of_the_last_batch(name))
-                return vars(self)[name]
-            if name == "temperature_" and (first := getattr(vars(self).get("_stream"), "first", None)):
-                self.temperature_ = self._temperature_of(first)
-                return self.temperature_
+            now = vars(self)  # of this moment: who changes the estimator gives it another
+            stream = now.get("_stream")
+            if name in OF_THE_LAST_BATCH and getattr(stream, "last", None) is not None:
+                now[name] = self._of_the_last_batch(name, now["model_"], stream.last)
+                return now[name]
+            if name == "temperature_" and (first := getattr(stream, "first", None)):
+                now[name] = self._temperature_of(now["model_"], first)
+                return now[name]
             if name == "partial_fit":
                 raise AttributeError(f"{type(self).__name__} does not learn online: {self.offline()}.")
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
+    @staticmethod
     @torch.no_grad()
-    def _of_the_last_batch(self, name: str) -> Any:
+    def _of_the_last_batch(name: str, model: ClusterModel, last: Tensor) -> Any:
         """Only when it is asked for: a stream should not wait for what nobody reads."""
-        last, clusters = self._stream.last, self.model_.clusters
-        assert last is not None
+        clusters = model.clusters
         z = last.to(clusters.weight.device).double()
         if name == "clustering_loss_":
-            return self.model_.clustering_loss(z).mean().item()
+            return model.clustering_loss(z).mean().item()
         owner = largest(clusters.logits(z))
         if name == "labels_":
             return owner.cpu().numpy()
