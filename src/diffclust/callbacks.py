@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any, Self
 
 import torch
-from safetensors import SafetensorError
 
 from .engine.checkpoint import pack, unpack
 from .engine.data import Data
+from .engine.disk import read_regular, written_whole
 from .engine.distributed import current_processes
 from .engine.model import ClusterModel
 from .engine.phase import Callback, Progress
@@ -178,15 +178,30 @@ class TrainingRecord:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Into one file, of tensors and JSON: no pickle."""
-        Path(path).write_bytes(pack(self.state_dict()))
+        with written_whole(path) as part:
+            part.write_bytes(self.to_bytes())
+
+    def to_bytes(self) -> bytes:
+        """What `save` writes."""
+        return pack(self.state_dict())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """What `save` wrote."""
+        return cls.from_bytes(read_regular(Path(path)), path)
+
+    @classmethod
+    def from_bytes(cls, blob: bytes, path: str | os.PathLike[str]) -> Self:
+        """What `to_bytes` gave.
+
+        Args:
+            blob: the bytes.
+            path: what they are called where they are wrong.
+        """
         record = cls()
         try:
-            record.load_state_dict(unpack(Path(path).read_bytes()))
-        except (KeyError, TypeError, ValueError, SafetensorError) as error:
+            record.load_state_dict(unpack(blob))
+        except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
             raise ValueError(f"{path} is not a record of training, or is damaged ({error}).") from error
         return record
 

@@ -364,7 +364,7 @@ def test_texts_and_numbers_are_not_mixed_up(works, refused, tmp_path, model, blo
     works("fit", texts, "-k", 2, "--out", "a", *SHORT)
     refused("predict", "a", numbers, "--out", "new.csv", says="a was fitted on texts: give it a .jsonl file")
     (tmp_path / "a" / "words.json").write_text("{}")
-    refused("predict", "a", texts, "--out", "new.csv", says="words.json is damaged")
+    refused("predict", "a", texts, "--out", "new.csv", says="words.json is damaged: it is not what SHA256SUMS says")
     works("fit", numbers, "-k", 2, "--out", "a", *SHORT)  # over the model of texts
     works("predict", "a", numbers, "--out", "new.csv")
 
@@ -846,7 +846,7 @@ def test_report_without_its_data(refused, works, tmp_path, blobs):
     data = rows_npy(tmp_path, *blobs)
     works("fit", data, "-k", 3, "--out", "a", *SHORT)
     (tmp_path / "a" / "source.json").write_text("{}")
-    refused("report", "a", says="source.json is damaged")
+    refused("report", "a", says="source.json is damaged: it is not what SHA256SUMS says")
     works("report", "a", data, "--layout", "PCA", "--out", "page.html")
     works("fit", data, "-k", 3, "--out", "b", *SHORT)
     data.unlink()

@@ -1,4 +1,4 @@
-"""Who asks or saves an estimator while another thread teaches it finds one fitted state or the next, never a mixture."""
+"""Who asks or saves an estimator that another thread teaches finds one fitted state or the next, never a mixture."""
 
 import sys
 import threading
@@ -90,15 +90,14 @@ def test_answers_beside_another_fit(model, blobs):
         try:
             assert len(model.predict(X)) == len(X)
             seen.add("narrow")
-        except ValueError as error:  # of the second fit
-            assert "12 features" in str(error) or "6 features" in str(error)
-            seen.add("wide")
+        except ValueError as error:  # of the fit to the others
+            seen.add("wide" if "features" in str(error) else str(error))
 
     def teach(i):
         model.set_params(epochs=0, pretrain_epochs=0).fit(wide if i % 2 else X)
 
     beside(ask, teach, 300)
-    assert seen
+    assert seen <= {"narrow", "wide"}
 
 
 def test_two_who_teach_take_turns(model, blobs):

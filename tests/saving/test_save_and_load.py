@@ -16,7 +16,8 @@ import torch
 
 import diffclust
 from conftest import ESTIMATORS, two_methods
-from diffclust.saving.folder import SETTINGS, SUMS, TENSORS, _sums
+from diffclust.saving import folder as saving_folder
+from diffclust.saving.folder import SETTINGS, SUMS, TENSORS, sums_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
@@ -131,7 +132,7 @@ def forge(folder, change):
     change(settings)
     blobs = {SETTINGS: json.dumps(settings).encode(), TENSORS: (folder / TENSORS).read_bytes()}
     (folder / SETTINGS).write_bytes(blobs[SETTINGS])
-    (folder / SUMS).write_bytes(_sums(blobs))
+    (folder / SUMS).write_bytes(sums_of(blobs))
 
 
 @two_methods
@@ -204,7 +205,7 @@ def holds(folder, model):
         (again.labels_ == model.labels_).all()
         and again.n_clusters == model.n_clusters
         and files.pop("labels.csv") == b"mine"
-        and files.pop(SUMS) == _sums({name: files[name] for name in (SETTINGS, TENSORS)})
+        and files.pop(SUMS) == sums_of({name: files[name] for name in (SETTINGS, TENSORS)})
         and files.keys() == {SETTINGS, TENSORS}
     )
 
@@ -249,8 +250,9 @@ def test_writers_do_not_mix_their_files(pair):
 
 
 def failing(monkeypatch, operation, which, error=OSError, after=False):
-    """From now on the `which`-th call of a Path's `operation` fails."""
-    calls, original = [], getattr(Path, operation)
+    """From now on the `which`-th call of a Path's `operation`, or of `write_flushed`, fails."""
+    owner = Path if operation == "replace" else saving_folder
+    calls, original = [], getattr(owner, operation)
 
     def call(path, *args):
         calls.append(path)
@@ -260,10 +262,10 @@ def failing(monkeypatch, operation, which, error=OSError, after=False):
             raise error("No space left on device")
         return original(path, *args)
 
-    monkeypatch.setattr(Path, operation, call)
+    monkeypatch.setattr(owner, operation, call)
 
 
-@pytest.mark.parametrize("operation", ["write_bytes", "replace"])
+@pytest.mark.parametrize("operation", ["write_flushed", "replace"])
 @pytest.mark.parametrize("which", range(3))
 def test_a_save_that_fails_leaves_the_former_model(pair, monkeypatch, operation, which):
     one, two, folder = pair

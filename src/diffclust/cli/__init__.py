@@ -1,6 +1,8 @@
 """The command. Everything heavy is imported when a command runs, so that --help answers at once."""
 
+import contextlib
 import os
+import signal
 import sys
 import warnings
 from typing import Annotated
@@ -15,6 +17,8 @@ from .fitting import fit, predict
 from .reproducing import reproduce
 
 __all__ = ["app", "main"]
+
+CTRL_C = 130  # typer's number for it
 
 app = typer.Typer(
     add_completion=False,
@@ -43,19 +47,30 @@ for command in (methods, fit, predict, explain, report, compare, demo, reproduce
 
 
 def main() -> None:
-    """Exit codes: 0, 1 (it failed), 2 (you asked wrongly). One line an error; DIFFCLUST_TRACEBACK=1 shows more."""
+    """Exit codes: 0, 1 (it failed, or was stopped by Ctrl-C, however often), 2 (you asked wrongly). One line an error;
+    DIFFCLUST_TRACEBACK=1 shows more."""
+    try:
+        code = _run()
+    except KeyboardInterrupt:
+        code = CTRL_C
+    if code == CTRL_C:
+        with contextlib.suppress(ValueError):  # in a thread
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # on the way out there is nothing left to stop
+        say("stopped")
+        code = 1
+    sys.exit(code or 0)
+
+
+def _run() -> int | None:
     with warnings.catch_warnings():
         warnings.showwarning = show_warning
         try:
-            code = app(sys.argv[1:] or ["--help"], prog_name="diffclust", standalone_mode=False)
-        except (KeyboardInterrupt, typer.Abort):
-            code = 130
+            return app(sys.argv[1:] or ["--help"], prog_name="diffclust", standalone_mode=False)
+        except typer.Abort:
+            return CTRL_C
         except Exception as error:
             if os.environ.get("DIFFCLUST_TRACEBACK"):
                 raise
             text, code = complaint(error)
             say(text)
-    if code == 130:  # typer's number for a Ctrl-C
-        say("stopped")
-        code = 1
-    sys.exit(code or 0)
+            return code

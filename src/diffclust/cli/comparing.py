@@ -10,7 +10,7 @@ import typer
 
 from ..methods import METHODS, TRANSDUCTIVE
 from .errors import Wrong
-from .folders import RECORD, save_source
+from .folders import beside
 from .options import Clusters, Data, Device, Seed, check_out, estimator_of
 from .tables import print_table, print_unlabelled
 
@@ -65,7 +65,9 @@ def compare(
     if out is not None:
         import csv
 
-        with out.open("w", newline="") as file:
+        from ..engine.disk import written_whole
+
+        with written_whole(out) as part, part.open("w", newline="") as file:
             writer = csv.DictWriter(file, runs[0])
             writer.writeheader()
             writer.writerows(runs)
@@ -80,6 +82,7 @@ def demo(
     from ..callbacks import TrainingRecord
     from ..datasets import load
     from ..explain.pictures import cluster_sheet, write_png
+    from ..saving.save import save
 
     check_out(out, folder=True)
     images, y = load("digits")
@@ -104,9 +107,7 @@ def demo(
     centers = estimator.inverse_transform(estimator.cluster_centers_)
     sureness = estimator.predict_proba(images).max(1)
     write_png(picture, cluster_sheet(images, estimator.labels_, sureness, centers))
-    estimator.save(out / "model")
-    record.save(out / "model" / RECORD)
-    save_source(out / "model", "digits")
+    save(estimator, out / "model", beside("digits", None, record))
     print(f"{picture}: a row a cluster, its decoded centre first, then its surest members.")
     print(f"{out / 'model'}: the model; try 'diffclust explain {out / 'model'} --row 7'.")
     try:

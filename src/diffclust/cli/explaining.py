@@ -4,14 +4,17 @@ import dataclasses
 import json
 import textwrap
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from .errors import Wrong
-from .folders import RECORD, SOURCE, load_source, load_words, read_for
+from .folders import read_for, record_of, source_of, words_of
 from .options import Device, Model, check_out
 from .tables import print_table, print_unlabelled
+
+if TYPE_CHECKING:
+    from ..saving.load import Saved
 
 Rows = Annotated[str | None, typer.Argument(help="Rows, as for fit; by default the data the model was fitted on.")]
 SHOWN = 12  # features or contributions in a table
@@ -33,13 +36,14 @@ def explain(
         raise Wrong("--row and --cluster are two questions: ask one.")
     if pair is not None and row is None:
         raise Wrong("--with needs --row: which two rows?")
-    from ..saving.load import load
+    from ..saving.load import opened
 
-    estimator = load(model, device=device)
+    saved = opened(model)
+    estimator = saved.estimator(device=device)
     X, names, source = None, None, data
     if row is not None or cluster is not None:
-        X, source = _rows(model, estimator, data, needed=row is not None)
-        words = load_words(model)
+        X, source = _rows(saved, estimator, data, needed=row is not None)
+        words = words_of(saved)
         names = None if words is None else words.terms if as_json else [f"“{term}”" for term in words.terms]
     if row is not None and pair is not None:
         said = estimator.explain_pair(_row(X, row), _row(X, pair), feature_names=names)
@@ -72,21 +76,20 @@ def report(
     device: Device = "auto",
 ) -> None:
     """Write one HTML page about a fitted model, which opens offline."""
-    from ..callbacks import TrainingRecord
     from ..reading.files import captions
-    from ..saving.load import load
+    from ..saving.load import opened
 
     out = out or model / "report.html"
-    estimator = load(model, device=device)
-    source = data or load_source(model, "report")
+    saved = opened(model)
+    estimator = saved.estimator(device=device)
+    source = data or source_of(saved, "report")
     check_out(out, folder=False, reads=source)
-    X, y, words = read_for(model, estimator, source)
-    record = model / RECORD
+    X, y, words = read_for(saved, estimator, source)
     path = estimator.report(
         out,
         X,
         y,
-        record=TrainingRecord.load(record) if record.exists() else None,
+        record=record_of(saved),
         captions=captions(source),
         feature_names=words.terms if words is not None else None,
         title=title or f"{type(estimator).__name__} on {Path(source).name}",
@@ -97,15 +100,13 @@ def report(
     print(f"{path}: open it in any browser; it needs no network.")
 
 
-def _rows(folder: Path, estimator: Any, data: str | None, *, needed: bool) -> tuple[Any, str | None]:
+def _rows(saved: "Saved", estimator: Any, data: str | None, *, needed: bool) -> tuple[Any, str | None]:
     """X, and where it is from: DATA, or what the model was fitted on. Where that is not to be had, and is not needed,
     neither."""
-    if data is None and not needed and not (folder / SOURCE).exists():
-        return None, None
     try:
-        source = data or load_source(folder, "explain")
-        return read_for(folder, estimator, source).X, source
-    except FileNotFoundError:
+        source = data or source_of(saved, "explain")
+        return read_for(saved, estimator, source).X, source
+    except (FileNotFoundError, Wrong):
         if needed or data is not None:
             raise
         return None, None

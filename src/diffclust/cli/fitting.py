@@ -8,11 +8,9 @@ from typing import Annotated
 import typer
 
 from .errors import Wrong, say
-from .folders import RECORD, load_words, read_for, save_source, save_words
+from .folders import beside, read_for, words_of
 from .options import Clusters, Data, Device, Model, Seed, Setting, check_out, estimator_of, settings_of
 from .tables import print_table, print_unlabelled
-
-LABELS = "labels.csv"
 
 
 def fit(
@@ -31,10 +29,12 @@ def fit(
 ) -> None:
     """Cluster DATA and save the model; with torchrun --nproc-per-node=N -m diffclust fit ..., in N processes."""
     from ..callbacks import TrainingRecord
+    from ..engine.checkpoint import keeping_checkpoints
     from ..engine.distributed import distributed, times_restarted
     from ..reading.files import Table, read
-    from ..saving.answers import write
-    from ..saving.folder import SETTINGS
+    from ..saving.answers import as_csv
+    from ..saving.folder import LABELS, SETTINGS
+    from ..saving.save import save
 
     if resume and checkpoint is None:
         raise Wrong("--resume needs --checkpoint: where is the state?")
@@ -60,7 +60,8 @@ def fit(
             in_groups = Path(data).suffix == ".parquet" and Path(data).is_file() and not processes.alone
             X, y, words = Table(Path(data)) if in_groups else read(data)
         began = time.perf_counter()
-        estimator.fit(X)
+        with keeping_checkpoints():
+            estimator.fit(X)
         seconds = time.perf_counter() - began
     if not processes.leads:
         return
@@ -69,12 +70,15 @@ def fit(
     if stopped and (out / SETTINGS).exists():
         say(f"stopped: this model is not saved, and the one in {out} is left as it was.{go_on}")
         raise typer.Exit(1)
-    estimator.save(out)
-    save_words(out, words)
-    record.save(out / RECORD)
-    save_source(out, data)
-    labels = estimator.labels_
-    write(out / LABELS, [(labels, labels[:, None])], len(labels), files=_files(data))
+    try:
+        files = {**beside(data, words, record), LABELS: as_csv(estimator.labels_, _files(data))}
+        save(estimator, out, files)
+    except OSError:
+        if _is_begun(checkpoint):
+            say(f"not saved, but the training is in {checkpoint}: add --resume to save it once there is room.")
+        raise
+    if checkpoint is not None and not stopped:
+        _clear(checkpoint)
     rows = [
         ["rows", f"{len(estimator.labels_):,}"],
         ["clusters", " ".join(str(size) for size in estimator.diagnostics_["sizes"])],
@@ -99,6 +103,17 @@ def _is_begun(checkpoint: Path | None) -> bool:
     return checkpoint is not None and any(checkpoint.glob("diffclust-*.ckpt"))
 
 
+def _clear(checkpoint: Path) -> None:
+    """What is saved needs no checkpoint; one who is at work in the folder meanwhile clears it himself."""
+    from contextlib import suppress
+
+    from ..engine.checkpoint import CheckpointFolder
+
+    folder = CheckpointFolder(checkpoint)
+    with suppress(ValueError), folder.reserved():
+        folder.clear()
+
+
 def predict(
     model: Model,
     data: Data,
@@ -114,11 +129,12 @@ def predict(
     check_out(out, folder=False, reads=data)
     from ..reading.inputs import read as read_rows
     from ..saving.answers import write
-    from ..saving.load import load
+    from ..saving.load import opened
 
-    estimator = load(model, device=device)
-    in_groups = Path(data).suffix == ".parquet" and Path(data).is_file() and load_words(model) is None
-    X = Path(data) if in_groups else read_for(model, estimator, data)[0]
+    saved = opened(model)
+    estimator = saved.estimator(device=device)
+    in_groups = Path(data).suffix == ".parquet" and Path(data).is_file() and words_of(saved) is None
+    X = Path(data) if in_groups else read_for(saved, estimator, data)[0]
     given = read_rows(estimator, X, fitting=False)
     write(out, estimator.predict_in_parts(given), len(given.rows), proba=proba, files=_files(data))
     print(f"{len(given.rows):,} labels in {out}")

@@ -2,26 +2,35 @@
 
 A checkpoint is written aside, flushed to disk and renamed, and starts with its own SHA-256. The last two are kept:
 whatever moment a kill hits, at least one of them is whole. Tensors are safetensors, the rest is JSON: no pickle.
+A folder is for one fit at a time.
 """
 
+import contextlib
 import functools
 import hashlib
 import inspect
 import json
 import os
 import warnings
+from collections.abc import Iterator
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from safetensors import SafetensorError
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 from torch import Tensor, nn
 
+from .disk import flush, naming, only_user, read_regular, write_flushed
 from .distributed import ALONE, Processes
 
 FORMAT = 2  # of the state; 1 had no number
 KEPT = 2
+PATIENCE = 10.0  # seconds to wait for another fit in the folder: for the last of its processes, if it was killed
+REMEDY = "Give another folder, or remove it to start afresh."
+MALFORMED = (AttributeError, IndexError, KeyError, RecursionError, SafetensorError, TypeError, ValueError)
 NAME, SUFFIX, ASIDE = "diffclust-{}", ".ckpt", ".part"  # with a number; the folder may hold other things
 
 
@@ -43,20 +52,46 @@ def pack(state: Any) -> bytes:
 
 
 def unpack(blob: bytes) -> Any:
-    tensors = load_tensors(blob)
-    header = json.loads(blob[8 : 8 + int.from_bytes(blob[:8], "little")])
+    """What `pack` was given; a ValueError where these are no such bytes."""
+    try:
+        tensors = load_tensors(blob)
+        header = json.loads(blob[8 : 8 + int.from_bytes(blob[:8], "little")])
+        return _rich(json.loads(header["__metadata__"]["state"]), tensors)
+    except MALFORMED as error:
+        raise ValueError(f"no packed state: {error}") from error
 
-    def rich(value: Any) -> Any:
-        if not isinstance(value, dict):
-            return value
-        ((kind, content),) = value.items()
-        if kind == "tensor":
-            return tensors[content]
-        if kind == "items":
-            return {rich(k): rich(v) for k, v in content}
-        return (list if kind == "list" else tuple)(rich(v) for v in content)
 
-    return rich(json.loads(header["__metadata__"]["state"]))
+def _rich(value: Any, tensors: dict[str, Tensor]) -> Any:
+    if not isinstance(value, dict):
+        return value
+    ((kind, content),) = value.items()
+    if kind == "tensor":
+        return tensors[content]
+    if kind == "items":
+        return {_rich(k, tensors): _rich(v, tensors) for k, v in content}
+    return {"list": list, "tuple": tuple}[kind](_rich(v, tensors) for v in content)
+
+
+_kept: ContextVar[bool] = ContextVar("kept", default=False)
+
+
+@contextlib.contextmanager
+def keeping_checkpoints() -> Iterator[None]:
+    """Inside, fits leave their checkpoints when they are done, for one who saves what came out and then clears them."""
+    token = _kept.set(True)
+    try:
+        yield
+    finally:
+        _kept.reset(token)
+
+
+@contextlib.contextmanager
+def restoring() -> Iterator[None]:
+    """Inside, a checkpoint is believed: where it is not what it should be, that is said."""
+    try:
+        yield
+    except (*MALFORMED, RuntimeError) as error:
+        raise ValueError(f"The checkpoint does not fit the model ({error}). {REMEDY}") from error
 
 
 class CheckpointFolder:
@@ -68,6 +103,11 @@ class CheckpointFolder:
             raise NotADirectoryError(f"checkpoint={self.folder} is a file: give a folder.")
         self.folder.mkdir(parents=True, exist_ok=True)
 
+    def reserved(self) -> contextlib.AbstractContextManager[None]:
+        """Inside, the folder is for one fit alone."""
+        busy = f"checkpoint={self.folder}: another fit is at work in this folder. Give each fit a folder of its own."
+        return only_user(self.folder, busy, PATIENCE)
+
     def files(self) -> list[Path]:
         """Newest first; no files but our own."""
         return sorted(self.folder.glob(NAME.format("[0-9]" * 8) + SUFFIX), reverse=True)
@@ -78,38 +118,36 @@ class CheckpointFolder:
         number = int(files[0].stem[-8:]) + 1 if files else 0
         path = self.folder / (NAME.format(f"{number:08d}") + SUFFIX)
         aside = path.with_suffix(ASIDE)
-        with aside.open("wb") as file:
-            file.write(hashlib.sha256(blob).digest() + blob)
-            file.flush()
-            os.fsync(file.fileno())
-        aside.replace(path)
-        self._flush_names()
+        try:
+            with naming(path, aside):
+                write_flushed(aside, hashlib.sha256(blob).digest() + blob)
+                aside.replace(path)
+        except OSError:
+            with contextlib.suppress(OSError):
+                aside.unlink(missing_ok=True)
+            raise
+        flush(self.folder)
         for old in self.files()[KEPT:]:
-            old.unlink()
-
-    def _flush_names(self) -> None:
-        """Make a rename survive a power cut, where the system can."""
-        if hasattr(os, "O_DIRECTORY"):
-            handle = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY)
-            try:
-                os.fsync(handle)
-            finally:
-                os.close(handle)
+            old.unlink(missing_ok=True)
 
     def read(self) -> Any | None:
         """The newest whole state, or None; a damaged one is passed over with a word."""
         for path in self.files():
-            content = path.read_bytes()
-            digest, blob = content[:32], content[32:]
-            if hashlib.sha256(blob).digest() == digest:
-                return unpack(blob)
+            try:
+                content = read_regular(path)
+                if hashlib.sha256(content[32:]).digest() == content[:32]:
+                    return unpack(content[32:])
+            except FileNotFoundError:
+                continue
+            except ValueError:
+                pass
             warnings.warn(f"{path} is damaged: trying the checkpoint before it.", UserWarning, stacklevel=2)
         return None
 
     def clear(self) -> None:
         """The work is done: nothing to go on with."""
         for path in [*self.files(), *self.folder.glob(NAME.format("[0-9]" * 8) + ASIDE)]:
-            path.unlink()
+            path.unlink(missing_ok=True)
 
 
 def snapshot(state: Any) -> Any:
@@ -137,11 +175,17 @@ class Checkpoint:
         identity: dict[str, Any],
         seeds: list[int],
         processes: Processes = ALONE,
+        defaults: dict[str, Any] | None = None,
     ) -> None:
-        """Nothing is read or written yet.
+        """A fit's place in a folder.
 
         Args:
+            folder: where it is kept; None: nowhere.
+            every: epochs from one checkpoint to the next.
             identity: what a fit must have in common with the one that wrote the folder.
+            seeds: of the restarts.
+            processes: those that share the fit.
+            defaults: what holds for a part of the identity that the folder does not know: a setting of later date.
         """
         self.folder, self.every, self.processes = folder, every, processes
         self.has_news = False
@@ -153,19 +197,24 @@ class Checkpoint:
         }
         kept = processes.of_leader(folder.read) if folder else None
         if kept is not None:
-            self._check(kept, identity)
+            self._check(kept, identity, seeds, defaults or {})
             self.state = kept
         self.seeds: list[int] = self.state["seeds"]
         self.entries: list[dict[str, Any]] = self.state["entries"]
 
     @staticmethod
-    def _check(kept: dict[str, Any], identity: dict[str, Any]) -> None:
-        remedy = "Give another folder, or remove it to start afresh."
-        if kept.get("format") != FORMAT:
-            raise ValueError(f"The checkpoint was written by another version of diffclust. {remedy}")
-        different = [name for name in identity if kept["identity"].get(name) != identity[name]]
+    def _check(kept: Any, identity: dict[str, Any], seeds: list[int], defaults: dict[str, Any]) -> None:
+        if not isinstance(kept, dict) or kept.get("format") != FORMAT:
+            raise ValueError(f"The checkpoint was written by another version of diffclust. {REMEDY}")
+        with restoring():
+            known = {**defaults, **kept["identity"]}
+            entries = [{"result", "phases", "current"} <= entry.keys() for entry in kept["entries"]]
+            numbers = [type(seed) is int for seed in kept["seeds"]]
+        different = [name for name in identity if known.get(name) != identity[name]]
         if different:
-            raise ValueError(f"The checkpoint is of another fit: {', '.join(different)} differ. {remedy}")
+            raise ValueError(f"The checkpoint is of another fit: {', '.join(different)} differ. {REMEDY}")
+        if not len(entries) == len(numbers) == len(seeds) or not all(entries + numbers):
+            raise ValueError(f"The checkpoint does not fit the model (its restarts are not {len(seeds)}). {REMEDY}")
 
     def is_due(self, epochs_done: int) -> bool:
         return self.folder is not None and epochs_done % self.every == 0
@@ -183,8 +232,8 @@ class Checkpoint:
         self.has_news = False
 
     def clear(self) -> None:
-        """The work is done: nothing is left to go on with."""
-        if self.folder is not None and self.processes.leads:
+        """The work is done: nothing is left to go on with, unless somebody keeps it until it is saved."""
+        if self.folder is not None and self.processes.leads and not _kept.get():
             self.folder.clear()
 
 

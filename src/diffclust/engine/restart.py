@@ -1,11 +1,12 @@
 """A restart of a fit: its phases, its place in them, its random numbers, and its entry in the checkpoint."""
 
+import contextlib
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import torch
 
-from .checkpoint import Checkpoint
+from .checkpoint import Checkpoint, restoring
 from .data import Data
 from .model import ClusterModel, Event
 from .phase import Callback, Phase, Record
@@ -57,7 +58,8 @@ class Restart:
         self.seed = job.checkpoint.seeds[number]
         self.entry = job.checkpoint.entries[number]
         kept = self.entry["result"]
-        self.result = None if kept is None else Run.restore(model, kept)
+        with restoring():
+            self.result = None if kept is None else Run.restore(model, kept)
 
     @property
     def current(self) -> Phase:
@@ -94,18 +96,22 @@ class Restart:
     def _start_phase(self, phase: Phase) -> None:
         """Skipped where a checkpoint has it behind us, or where it has nothing to do; the last one places centres, and
         so is never skipped for that."""
-        done, current = self.entry["phases"].get(phase.name), self.entry["current"]
+        with restoring():
+            done, current = self.entry["phases"].get(phase.name), self.entry["current"]
+            saved = current["state"] if current is not None and current["phase"] == phase.name else None
         if done is not None:
-            self.model.load_state_dict(done["model"])
-            set_random_states(done["random"], self.data.device)
-            self.history += done["history"]
-            self.events += [Event(*event) for event in done["events"]]
+            with restoring():
+                self.model.load_state_dict(done["model"])
+                set_random_states(done["random"], self.data.device)
+                self.history += done["history"]
+                self.events += [Event(*event) for event in done["events"]]
             return
         if self.job.interrupted:
             phase.epochs = 0
         if phase.epochs > 0 or not self.waiting:
             phase.callbacks = self.job.watchers.callbacks
-            phase.start(current["state"] if current is not None and current["phase"] == phase.name else None)
+            with restoring() if saved is not None else contextlib.nullcontext():
+                phase.start(saved)
             self.phase = phase
 
     def _finish_phase(self) -> None:

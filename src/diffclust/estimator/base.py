@@ -1,5 +1,6 @@
 """The scikit-learn face: what every method shares, written once."""
 
+import contextlib
 import functools
 import math
 import os
@@ -216,7 +217,7 @@ class PrototypeClusterer(
         """Learn network and centres from the rows X; y is ignored."""
         with learning():
             given = self._read(X)
-            with current_processes().sharing():
+            with self._reserved(), current_processes().sharing():
                 restarts = self._restarts(given)
                 train(restarts)
                 run = self._choose(restarts)
@@ -305,9 +306,20 @@ class PrototypeClusterer(
         if self.checkpoint is None:
             return Checkpoint(None, 1, {}, seeds)
         identity = {"data": processes.of_leader(data.fingerprint), **self._described()}
-        with processes.together():
-            folder = CheckpointFolder(self.checkpoint)
-        return Checkpoint(folder, self.checkpoint_every, identity, seeds, processes)
+        folder = CheckpointFolder(self.checkpoint)
+        defaults = {name: describe(value) for name, value in type(self)().get_params().items()}
+        return Checkpoint(folder, self.checkpoint_every, identity, seeds, processes, defaults)
+
+    @contextlib.contextmanager
+    def _reserved(self) -> Iterator[None]:
+        """Inside, the checkpoint folder, where there is one, is for this fit alone."""
+        processes = current_processes()
+        with contextlib.ExitStack() as held:
+            with processes.together():
+                if self.checkpoint is not None:
+                    folder = CheckpointFolder(self.checkpoint)
+                    held.enter_context(folder.reserved() if processes.leads else contextlib.nullcontext())
+            yield
 
     def _described(self) -> dict[str, Any]:
         """The settings that decide what comes out."""

@@ -1,4 +1,4 @@
-"""The fitted state of an estimator: seen as it is at one moment, and changed at one moment, whatever other threads do."""
+"""The fitted state of an estimator: seen and changed at one moment, whatever other threads do."""
 
 import os
 import threading

@@ -1,5 +1,6 @@
 """Several estimators fitted at once."""
 
+import contextlib
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -47,7 +48,9 @@ def fit_each(pairs: Sequence[tuple[E, Any]]) -> list[E]:
             with learning():
                 one = read(estimator, X, fitting=True)
                 given[id(X)] = replace(one, rows=one.rows.to(choose_device(estimator.device)))  # one copy for all
-    with learning():
+    with learning(), contextlib.ExitStack() as reserved:
+        for estimator, _ in beside:
+            reserved.enter_context(estimator._reserved())
         fits = [
             estimator._restarts(estimator._read(given[id(X)]), quiet=i > 0) for i, (estimator, X) in enumerate(beside)
         ]

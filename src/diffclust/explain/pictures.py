@@ -6,6 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
+from ..engine.disk import written_whole
+
 
 def sheet(rows: list[np.ndarray], *, zoom: int, gap: int = 2) -> np.ndarray:
     """Lists of images (n_i, h, w[, c]) in [0, 1] -> one picture (H, W, 3) of 8-bit values, a row for each list."""
@@ -41,7 +43,8 @@ def png(picture: np.ndarray) -> bytes:
 
 
 def write_png(path: Path, picture: np.ndarray) -> None:
-    path.write_bytes(png(picture))
+    with written_whole(path) as part:
+        part.write_bytes(png(picture))
 
 
 def signed_colours(values: np.ndarray) -> np.ndarray:

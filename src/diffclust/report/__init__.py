@@ -13,6 +13,7 @@ from typing import Any
 from sklearn.utils.validation import check_is_fitted
 
 from ..callbacks import TrainingRecord
+from ..engine.disk import written_whole
 from ..extras import extra
 from .layout import Layout
 from .payload import build
@@ -59,7 +60,8 @@ def write_report(
         layout=layout,
     )
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(page(content, offline.get_plotlyjs()), encoding="utf-8")
+    with written_whole(path) as part:
+        part.write_text(page(content, offline.get_plotlyjs()), encoding="utf-8")
     return path
 
 

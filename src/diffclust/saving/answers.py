@@ -1,13 +1,15 @@
 """Labels into a file as they are found, so that neither the rows nor the answers need fit into memory."""
 
 import csv
+import io
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import numpy as np
 
+from ..engine.disk import written_whole
 from ..extras import extra
 
 Parts = Iterable[tuple[np.ndarray, np.ndarray]]  # labels (b,) and probabilities (b, k) of one part after the other
@@ -16,13 +18,16 @@ GROUP = 64  # parts in a row group
 
 def write(path: Path, parts: Parts, n: int, *, proba: bool = False, files: Sequence[str] | None = None) -> None:
     """The labels of n rows, and with `proba` the probabilities, to .csv, .parquet or .npy (labels alone), beside the
-    `files` that the rows are, where each is one. The file is there when it is whole."""
-    aside = path.with_name(f".{path.name}.part")
-    try:
-        WRITERS[path.suffix](aside, parts, n, proba, files)
-        aside.replace(path)
-    finally:
-        aside.unlink(missing_ok=True)
+    `files` that the rows are, where each is one. The file is there when it is whole; else a former one is."""
+    with written_whole(path) as part:
+        WRITERS[path.suffix](part, parts, n, proba, files)
+
+
+def as_csv(labels: np.ndarray, files: Sequence[str] | None) -> bytes:
+    """The labels as a .csv file would have them."""
+    text = io.StringIO(newline="")
+    _write_lines(text, [(labels, labels[:, None])], False, files)
+    return text.getvalue().encode("utf-8", "surrogateescape")
 
 
 def _names(probabilities: np.ndarray) -> list[str]:
@@ -30,26 +35,34 @@ def _names(probabilities: np.ndarray) -> list[str]:
 
 
 def _write_csv(path: Path, parts: Parts, n: int, proba: bool, files: Sequence[str] | None) -> None:
-    with path.open("w", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        done = 0
-        for labels, probabilities in parts:
-            if done == 0:
-                own = ["file"] if files else []
-                writer.writerow(["row", *own, "label", *(_names(probabilities) if proba else [])])
-            chances = [[f"{p:.6f}" for p in row] for row in probabilities] if proba else [[]] * len(labels)
-            for i, label in enumerate(labels.tolist()):
-                writer.writerow([done + i, *([files[done + i]] if files else []), label, *chances[i]])
-            done += len(labels)
+    with path.open("w", newline="", encoding="utf-8", errors="surrogateescape") as file:
+        _write_lines(file, parts, proba, files)
+
+
+def _write_lines(file: TextIO, parts: Parts, proba: bool, files: Sequence[str] | None) -> None:
+    writer = csv.writer(file, lineterminator="\n")
+    done = 0
+    for labels, probabilities in parts:
+        if done == 0:
+            own = ["file"] if files else []
+            writer.writerow(["row", *own, "label", *(_names(probabilities) if proba else [])])
+        chances = [[f"{p:.6f}" for p in row] for row in probabilities] if proba else [[]] * len(labels)
+        for i, label in enumerate(labels.tolist()):
+            writer.writerow([done + i, *([_no_formula(files[done + i])] if files else []), label, *chances[i]])
+        done += len(labels)
+
+
+def _no_formula(file: str) -> str:
+    """The same file by a name that no spreadsheet takes for a formula and runs."""
+    return f"./{file}" if file.startswith(("=", "+", "-", "@", "\t", "\r")) else file
 
 
 def _write_npy(path: Path, parts: Parts, n: int, proba: bool, files: Sequence[str] | None) -> None:
-    out = np.lib.format.open_memmap(path, mode="w+", dtype=np.int64, shape=(n,))
-    done = 0
-    for labels, _ in parts:
-        out[done : done + len(labels)] = labels
-        done += len(labels)
-    out.flush()
+    with path.open("wb") as file:  # no memory map: on a full disk that is the end of the process
+        header = {"descr": "<i8", "fortran_order": False, "shape": (n,)}
+        np.lib.format.write_array_header_1_0(file, header)
+        for labels, _ in parts:
+            file.write(labels.astype("<i8").tobytes())
 
 
 def _write_parquet(path: Path, parts: Parts, n: int, proba: bool, files: Sequence[str] | None) -> None:

@@ -1,98 +1,169 @@
-"""A folder of files that go together: settings in JSON, tensors in safetensors, and checksums of both.
+"""A folder of files that go together: settings in JSON, tensors in safetensors, what a command puts beside them, and
+checksums of all.
 
 A save writes its files aside, under names that tell whose they are, then puts its checksums in place, then the rest.
-The checksums are the switch: from then on a reader, who goes by them, finds the new files aside or in place.
-`sha256sum -c SHA256SUMS` checks a folder by hand.
+The checksums are the switch: from then on a reader, who goes by them, finds the new files aside or in place. The
+former files are linked aside before, so that going back needs no room on the disk. `sha256sum -c SHA256SUMS` checks a
+folder by hand.
 """
 
 import contextlib
 import hashlib
 import os
+import re
+import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Collection
 from pathlib import Path
+from typing import NamedTuple
 
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
+from ..engine.disk import flush, naming, only_user, read_regular, write_flushed
 
 SETTINGS, TENSORS, SUMS = "estimator.json", "tensors.safetensors", "SHA256SUMS"
+WORDS, RECORD, SOURCE, LABELS = "words.json", "record.safetensors", "source.json", "labels.csv"
+MODEL = (SETTINGS, TENSORS)
+BESIDE = (WORDS, RECORD, SOURCE, LABELS)  # what the command puts there
+LONGEST_SUMS = 1 << 16
+PATIENCE = 600.0  # seconds to wait for others who save to the same folder
 
 
 def write_folder(folder: Path, blobs: dict[str, bytes]) -> None:
-    """Settings and tensors, at one moment."""
+    """The model and what is beside it, at one moment. A file that the former save had and this one has not is gone."""
     folder.mkdir(parents=True, exist_ok=True)
-    with _only_writer(folder):
-        _publish(folder, {SUMS: _sums(blobs), **blobs})
+    busy = f"{folder}: somebody else has been saving here for {PATIENCE:g} seconds."
+    with only_user(folder, busy, PATIENCE):
+        _Switch(folder, blobs).make()
+
+
+class _Switch:
+    """From the former files of a folder to new ones."""
+
+    def __init__(self, folder: Path, blobs: dict[str, bytes]) -> None:
+        self.folder = folder
+        self.former_sums = _bytes(folder / SUMS, LONGEST_SUMS) or b""
+        listed = parse_sums(self.former_sums) or {}
+        _bring_in(folder, [*listed], self.former_sums)  # of one who was killed
+        self.sums = sums_of(blobs)
+        files = {SUMS: self.sums, **blobs}
+        self.new = {name: blob for name, blob in files.items() if not _holds(folder / name, blob)}
+        self.gone = [name for name in listed if name not in blobs]
+        self.former = [name for name in [*self.new, *self.gone] if os.path.lexists(folder / name)]
+        self.names = dict.fromkeys([*files, *self.gone])
+
+    def make(self) -> None:
+        try:
+            for name, blob in self.new.items():
+                part = _aside(self.folder, name, self.sums)
+                with naming(self.folder / name, part):
+                    write_flushed(part, blob)
+            for name in self.former:
+                _link(self.folder / name, _aside(self.folder, name, self.former_sums))
+            flush(self.folder)
+            _bring_in(self.folder, [*self.new], self.sums)
+            for name in self.gone:
+                (self.folder / name).unlink(missing_ok=True)
+            flush(self.folder)
+        except BaseException:
+            if not self._is_made():
+                self._go_back()
+            self._clean()
+            raise
+        self._clean()
+
+    def _is_made(self) -> bool:
+        """Whether an interrupt came when all was done."""
+        return all(_holds(self.folder / name, blob) for name, blob in self.new.items())
+
+    def _go_back(self) -> None:
+        if SUMS not in self.former:
+            (self.folder / SUMS).unlink(missing_ok=True)
+        _bring_in(self.folder, self.former, self.former_sums)
+        for name in self.new:
+            if name not in self.former:
+                (self.folder / name).unlink(missing_ok=True)
+
+    def _clean(self) -> None:
+        for name in self.names:
+            for left in self.folder.glob(f".{name}.*.part"):
+                left.unlink(missing_ok=True)
 
 
 def _aside(folder: Path, name: str, sums: bytes) -> Path:
     return folder / f".{name}.{hashlib.sha256(sums).hexdigest()[:16]}.part"
 
 
-def _publish(folder: Path, blobs: dict[str, bytes]) -> None:
-    """Put the files in place: the checksums, which come first, and those that go with them."""
-    former = {name: _bytes(folder / name) for name in (SUMS, SETTINGS)}
-    new = {name: blob for name, blob in blobs.items() if _bytes(folder / name) != blob}
-    parts = {name: _aside(folder, name, blobs[SUMS]) for name in new}
-    try:
-        for name, part in parts.items():
-            if _bytes(part) != new[name]:
-                part.write_bytes(new[name])
-        for name, part in parts.items():
+def _bring_in(folder: Path, names: list[str], sums: bytes) -> None:
+    """The files that were written aside for these checksums, the checksums first."""
+    for name in sorted(names, key=lambda name: name != SUMS):
+        part = _aside(folder, name, sums)
+        if part.exists():
             part.replace(folder / name)
-    except BaseException:
-        if all(_bytes(folder / name) == blob for name, blob in new.items()):
-            raise  # an interrupt, but the save is whole
-        if _bytes(folder / SUMS) != former[SUMS]:
-            _put_back(folder, former)
-        for part in parts.values():
-            part.unlink(missing_ok=True)
-        raise
-    for name in blobs:
-        for left in folder.glob(f".{name}.*.part"):  # of one who was killed
-            left.unlink(missing_ok=True)
+            if name == SUMS:
+                flush(folder)
 
 
-def _put_back(folder: Path, former: dict[str, bytes | None]) -> None:
-    """The tensors are the last to be replaced, and so need not be kept."""
-    kept = {name: blob for name, blob in former.items() if blob is not None}
-    if len(kept) == len(former):
-        _publish(folder, kept)
-        return
-    for name in former:  # there was no model
-        (folder / name).unlink(missing_ok=True)
-    for name, blob in kept.items():
-        (folder / name).write_bytes(blob)
+def _link(path: Path, other: Path) -> None:
+    other.unlink(missing_ok=True)
+    try:
+        os.link(path, other, follow_symlinks=False)
+    except (OSError, NotImplementedError):  # a file system without links
+        shutil.copyfile(path, other)
 
 
-def read_folder(folder: Path, patience: float = 10.0) -> dict[str, bytes]:
-    """Settings and tensors that go together, though somebody may be saving."""
+class Files(NamedTuple):
+    """What a folder holds, all of one save."""
+
+    blobs: dict[str, bytes]
+    damaged: list[str]  # were saved, and are gone or not as they were
+    listed: list[str]  # all that was saved
+
+
+def read_folder(folder: Path, names: Collection[str] = (), patience: float = 10.0) -> Files:
+    """The model, and those of `names` that were saved with it, though somebody may be saving meanwhile."""
     give_up = time.monotonic() + patience
     while True:
-        switch = _stamp(folder / SUMS)
-        sums = _bytes(folder / SUMS)
-        found = {
-            name: None if sums is None else _bytes(_aside(folder, name, sums)) or _bytes(folder / name)
-            for name in (SETTINGS, TENSORS)
-        }
-        blobs = {name: blob for name, blob in found.items() if blob is not None}
-        if len(blobs) == len(found) and sums == _sums(blobs):
-            return blobs
-        if (_stamp(folder / SUMS), _bytes(folder / SUMS)) == (switch, sums) or time.monotonic() > give_up:
+        switch = _stamp(folder / SUMS), _bytes(folder / SUMS, LONGEST_SUMS)
+        files = _read(folder, switch[1] or b"", names)
+        settled = (_stamp(folder / SUMS), _bytes(folder / SUMS, LONGEST_SUMS)) == switch
+        if files.blobs.keys() >= {*MODEL} and (settled or not files.damaged):
+            return files
+        if settled or time.monotonic() > give_up:
             break
-    missing = [name for name in (SETTINGS, TENSORS, SUMS) if not (folder / name).is_file()]
+    missing = [name for name in (*MODEL, SUMS) if not (folder / name).is_file()]
     if missing:
         raise ValueError(f"{folder} is not a saved diffclust model: {', '.join(missing)} missing.")
     raise ValueError(f"{folder} is damaged: its files do not match {SUMS}.")
 
 
-def _bytes(path: Path) -> bytes | None:
+def _read(folder: Path, sums: bytes, names: Collection[str]) -> Files:
+    """What goes by these checksums."""
+    listed, blobs, damaged = parse_sums(sums) or {}, {}, []
+    for name in listed:
+        if name in MODEL or name in names:
+            blob = _bytes(_aside(folder, name, sums)) or _bytes(folder / name)
+            if blob is not None and hashlib.sha256(blob).hexdigest() == listed[name]:
+                blobs[name] = blob
+            else:
+                damaged.append(name)
+    return Files(blobs, damaged, [*listed])
+
+
+def unlisted(folder: Path, name: str) -> bytes | None:
+    """A file as it lies there, which no checksum knows."""
+    return _bytes(folder / name)
+
+
+def _bytes(path: Path, most: int | None = None) -> bytes | None:
+    with contextlib.suppress(FileNotFoundError):
+        return read_regular(path, most)
+    return None
+
+
+def _holds(path: Path, blob: bytes) -> bool:
     try:
-        return path.read_bytes()
-    except (FileNotFoundError, IsADirectoryError):
-        return None
+        return _bytes(path) == blob
+    except (ValueError, OSError):  # something that is no file, or not to be read
+        return False
 
 
 def _stamp(path: Path) -> tuple[int, int] | None:
@@ -103,22 +174,17 @@ def _stamp(path: Path) -> tuple[int, int] | None:
     return status.st_ino, status.st_mtime_ns
 
 
-@contextlib.contextmanager
-def _only_writer(folder: Path) -> Iterator[None]:
-    """Wait for others who save to the folder, in this process or another. Not where there are no such locks."""
-    if fcntl is None:
-        yield
-        return
-    door = os.open(folder, os.O_RDONLY)
-    try:
-        with contextlib.suppress(OSError):  # a file system without locks
-            fcntl.flock(door, fcntl.LOCK_EX)
-        yield
-    finally:
-        with contextlib.suppress(OSError):
-            fcntl.flock(door, fcntl.LOCK_UN)  # closing would not do where a fork has the door open, too
-        os.close(door)
+LINE = re.compile(r"([0-9a-f]{64})  ([A-Za-z0-9_][A-Za-z0-9_.-]*)")  # no name leads out of the folder
 
 
-def _sums(blobs: dict[str, bytes]) -> bytes:
+def sums_of(blobs: dict[str, bytes]) -> bytes:
     return "".join(f"{hashlib.sha256(blob).hexdigest()}  {name}\n" for name, blob in blobs.items()).encode()
+
+
+def parse_sums(sums: bytes) -> dict[str, str] | None:
+    """Checksums by name, or None where this is no list of them."""
+    *lines, last = sums.decode("ascii", "replace").split("\n")
+    found = [LINE.fullmatch(line) for line in lines]
+    if last or not all(found):
+        return None
+    return {match[2]: match[1] for match in found if match}

@@ -1,15 +1,14 @@
-"""A saved estimator, read back."""
+"""A saved estimator, read back. The folder may be a stranger's: nothing in it is believed before it is checked."""
 
 import copy
 import json
 import os
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from safetensors import SafetensorError
 from safetensors.torch import load as load_tensors
 from torch import Tensor, nn
 
@@ -17,37 +16,79 @@ from ..engine.runtime import learning, seeded
 from ..methods import METHODS
 from ..nn.autoencoders import NETWORKS, Autoencoder, Wrapped
 from ..reading.inputs import Shape
-from .folder import SETTINGS, TENSORS, read_folder
-from .save import FORMAT, SCALARS
+from .checks import Frugal, check_fitted, check_sizes, check_values
+from .folder import BESIDE, MODEL, SETTINGS, SUMS, TENSORS, read_folder, unlisted
+from .formats import migrated
+from .save import SCALARS
 
 
 def load(folder: str | os.PathLike[str], *, network: nn.Module | None = None, device: str = "auto") -> Any:
     """The estimator saved in `folder`. One that was fitted with a module of the user's own needs such a
     module again, as `network`; its weights come from the folder."""
+    return opened(folder, beside=False).estimator(network, device)
+
+
+class Saved(NamedTuple):
+    """The files of a folder, all of one save."""
+
+    folder: Path
+    settings: dict[str, Any]
+    tensors: bytes
+    beside: dict[str, bytes]  # what the command put there, by name
+    damaged: list[str]  # names of those that are not as they were saved
+
+    def file(self, name: str) -> bytes | None:
+        """One of those beside the model, where it was saved with one."""
+        if name in self.damaged:
+            raise ValueError(f"{self.folder / name} is damaged: it is not what {SUMS} says.")
+        return self.beside.get(name)
+
+    def estimator(self, network: nn.Module | None = None, device: str = "auto") -> Any:
+        try:
+            with learning(), seeded(0, torch.device("cpu")):  # building a network draws weights
+                return _rebuild(self.settings, load_tensors(self.tensors), network, device)
+        except MemoryError:
+            raise
+        except Exception as error:  # whatever a stranger's numbers lead to
+            raise _unreadable(self.folder, error) from error
+
+
+def opened(folder: str | os.PathLike[str], *, beside: bool = True) -> Saved:
+    """The files of a saved model, their checksums and their format looked at."""
     folder = Path(folder)
     if not folder.is_dir():
         raise FileNotFoundError(f"No such folder: {folder}")
-    blobs = read_folder(folder)
+    blobs, damaged, listed = read_folder(folder, BESIDE if beside else ())
     try:
         settings = json.loads(blobs[SETTINGS])
-        if settings["format"] != FORMAT:
-            raise ValueError(f"it has format {settings['format']}, this version reads {FORMAT}")
-        with learning(), seeded(0, torch.device("cpu")):  # building a network draws weights
-            return _rebuild(settings, load_tensors(blobs[TENSORS]), network, device)
-    except (KeyError, TypeError, RuntimeError, ValueError, AttributeError, SafetensorError) as error:
-        raise ValueError(f"{folder} cannot be read as a diffclust model: {error}") from error
+        checked = settings["format"] != 1
+        settings = migrated(settings)
+    except Exception as error:
+        raise _unreadable(folder, error) from error
+    strange = [name for name in listed if name not in (*MODEL, *BESIDE)]
+    if strange:
+        raise ValueError(f"{folder} is damaged: no version of diffclust writes {', '.join(strange)}.")
+    others = {name: blob for name, blob in blobs.items() if name not in MODEL}
+    if beside and not checked:
+        found = {name: unlisted(folder, name) for name in BESIDE}
+        others = {name: blob for name, blob in found.items() if blob is not None}
+    return Saved(folder, settings, blobs[TENSORS], others, damaged)
+
+
+def _unreadable(folder: Path, error: Exception) -> ValueError:
+    said = f"{error} is missing" if isinstance(error, KeyError) else str(error) or type(error).__name__
+    return ValueError(f"{folder} cannot be read as a diffclust model: {said}")
 
 
 def _rebuild(settings: dict[str, Any], tensors: dict[str, Tensor], module: nn.Module | None, device: str) -> Any:
     cls = {method.estimator: method for method in METHODS}[settings["class"]].load()
     known = {knob.name for knob in fields(cls)}
     params = {name: value for name, value in settings["params"].items() if name in known}
-    params |= {name.removeprefix("params."): t.numpy() for name, t in tensors.items() if name.startswith("params.")}
+    if "params.init" in tensors:
+        params["init"] = tensors["params.init"].numpy()
     estimator = cls(**params)
     estimator.device = device
-    diagnostics = settings["fitted"]["diagnostics_"]
-    if "reports" in diagnostics:  # their name in older files
-        diagnostics["events"] = diagnostics.pop("reports")
+    check_values(settings, tensors)
     for name in SCALARS:
         setattr(estimator, name, settings["fitted"][name])
     shape = settings["shape"]
@@ -57,18 +98,28 @@ def _rebuild(settings: dict[str, Any], tensors: dict[str, Tensor], module: nn.Mo
     estimator.labels_ = tensors["labels_"].numpy()
     estimator.cluster_centers_ = tensors["cluster_centers_"].numpy()
     estimator.runs_ = [{**run, "labels": tensors[f"runs.{i}.labels"].numpy()} for i, run in enumerate(settings["runs"])]
-    state = {name.removeprefix("model."): t for name, t in tensors.items() if name.startswith("model.")}
-    autoencoder = _network(settings["network"], module)
-    autoencoder.set_units(state["autoencoder.shift"], state["autoencoder.scale"])
-    builder = cls(**{**params, **settings["fitted_with"]})  # settings may have been changed since the fit
+    fitted_with = {name: value for name, value in settings["fitted_with"].items() if name in known}
+    builder = cls(**{**params, **fitted_with})  # settings may have been changed since the fit
+    builder._check_settings()
     estimator._fitted_with = builder.get_params(deep=False)
-    model = builder.build_model(autoencoder, len(estimator.labels_))
-    model.load_state_dict(state)
-    estimator.model_ = model.eval()
+    estimator.model_ = _model(builder, settings["network"], tensors, module)
     estimator.resume_stream({n.removeprefix("stream."): t for n, t in tensors.items() if n.startswith("stream.")})
+    check_fitted(estimator)
     if module is not None:
         estimator.network = module
     return estimator
+
+
+def _model(builder: Any, network: dict[str, Any], tensors: dict[str, Tensor], module: nn.Module | None) -> Any:
+    """The model with its weights."""
+    state = {name.removeprefix("model."): t for name, t in tensors.items() if name.startswith("model.")}
+    with Frugal(state):
+        autoencoder = _network(network, module)
+        autoencoder.set_units(state["autoencoder.shift"], state["autoencoder.scale"])
+        model = builder.build_model(autoencoder, len(tensors["labels_"]))
+    check_sizes(model, state)
+    model.load_state_dict(state)
+    return model.eval()
 
 
 def _network(saved: dict[str, Any], module: nn.Module | None) -> Autoencoder:

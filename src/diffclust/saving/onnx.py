@@ -6,13 +6,13 @@ import logging
 import os
 import warnings
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
+from ..engine.disk import written_whole
 from ..extras import extra
 from ..reading.inputs import Shape
 
@@ -82,6 +82,5 @@ class Exportable:
         with _quiet():
             program = self.export_program().run_decompositions({torch.ops.aten.cdist.default: _distances})
             file: Any = torch.onnx.export(program, input_names=["samples"], output_names=outputs, verbose=False)
-        aside = Path(path).with_name(f".{Path(path).name}.part")
-        file.save(aside, external_data=False)
-        aside.replace(path)
+        with written_whole(path) as part:
+            file.save(part, external_data=False)

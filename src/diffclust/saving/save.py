@@ -1,4 +1,4 @@
-"""Save a fitted estimator: tensors in safetensors, everything else in JSON, and checksums of both.
+"""Save a fitted estimator: tensors in safetensors, everything else in JSON, and checksums of all.
 
 No pickle anywhere, so a folder from a stranger cannot run code.
 """
@@ -17,8 +17,8 @@ from sklearn.utils.validation import check_is_fitted
 from .. import __version__
 from ..nn.autoencoders import NETWORKS, Wrapped
 from .folder import SETTINGS, TENSORS, write_folder
+from .formats import FORMAT
 
-FORMAT = 1
 SCALARS = (
     "n_features_in_",
     "image_divisor_",
@@ -32,13 +32,19 @@ SCALARS = (
 )
 
 
-def save(estimator: Any, folder: str | os.PathLike[str]) -> None:
+def save(estimator: Any, folder: str | os.PathLike[str], beside: dict[str, bytes] | None = None) -> None:
     """Write a fitted estimator. Settings that are code (callables, callbacks, a user's module) are named in
     the file but not kept; a user's module is asked for again by `load`.
 
     Where the folder holds a model, it becomes the new one at one moment: who loads it meanwhile gets the former or the
     new one whole, even where this process is killed; a save that fails leaves the former. Of several that save to the
-    same folder, the last one's model stays, as long as the file system has locks (`flock`; not on Windows)."""
+    same folder, the last one's model stays, as long as the file system has locks (`flock`; not on Windows).
+
+    Args:
+        estimator: as it is at one moment: nobody else changes it.
+        folder: made if it is not there; what others keep in it is left alone.
+        beside: what belongs to this model and no other, by the names of `folder.BESIDE`, saved at the same moment.
+    """
     check_is_fitted(estimator)
     folder = Path(folder)
     if folder.exists() and not folder.is_dir():
@@ -89,7 +95,7 @@ def save(estimator: Any, folder: str | os.PathLike[str]) -> None:
         SETTINGS: json.dumps(settings, indent=1, default=_plain).encode(),
         TENSORS: save_tensors({name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()}),
     }
-    write_folder(folder, blobs)
+    write_folder(folder, {**blobs, **(beside or {})})
 
 
 def _is_plain(value: Any) -> bool:

@@ -1,0 +1,112 @@
+"""Files on a disk: written whole or not at all, read only where they are files, a folder for one at a time."""
+
+import contextlib
+import errno
+import os
+import stat
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
+OF_WRITING = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)  # errors that say nothing of which file
+
+
+@contextlib.contextmanager
+def written_whole(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """A path to write to, which becomes `path` when the block has ended and the bytes are on the disk. Where that
+    fails, a former file stays as it was, and the error names `path`."""
+    path = Path(path)
+    part = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}.part")
+    try:
+        with naming(path, part):
+            yield part
+            flush(part)
+            part.replace(path)
+            flush(path.parent)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def naming(path: Path, part: Path) -> Iterator[None]:
+    """Errors of writing `part` are said of `path`, which is what the user knows."""
+    try:
+        yield
+    except OSError as error:
+        unnamed = error.filename is None and error.errno in OF_WRITING
+        if error.errno is None or not (unnamed or str(error.filename) == str(part)):
+            raise
+        raise OSError(error.errno, error.strerror or os.strerror(error.errno), str(path)) from error
+
+
+def write_flushed(path: Path, blob: bytes) -> None:
+    with path.open("wb") as file:
+        file.write(blob)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def flush(path: Path) -> None:
+    """Make a file, or the names in a folder, survive a power cut, where the system can."""
+    if path.is_dir() and not hasattr(os, "O_DIRECTORY"):
+        return
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def read_regular(path: Path, most: int | None = None) -> bytes:
+    """The bytes of a regular file, or of a link to one: a pipe would be waited for, and a device has no end.
+
+    most: bytes at most, where more cannot be right.
+    """
+    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    try:
+        status = os.fstat(handle)
+        if not stat.S_ISREG(status.st_mode):
+            raise ValueError(f"{path} is not a regular file.")
+        if most is not None and status.st_size > most:
+            raise ValueError(f"{path} has {status.st_size:,} bytes, more than the {most:,} it may have.")
+        with os.fdopen(handle, "rb", closefd=False) as file:
+            return file.read()
+    finally:
+        os.close(handle)
+
+
+@contextlib.contextmanager
+def only_user(folder: Path, busy: str, patience: float) -> Iterator[None]:
+    """Inside, nobody else is in the folder, in this process or another: they are waited for, and after `patience`
+    seconds that is a ValueError, `busy`. Not where there are no such locks: on Windows, and on some file systems."""
+    if fcntl is None:
+        yield
+        return
+    door = os.open(folder, os.O_RDONLY)
+    try:
+        _lock(door, busy, time.monotonic() + patience)
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            fcntl.flock(door, fcntl.LOCK_UN)  # closing would not do where a fork has the door open, too
+        os.close(door)
+
+
+def _lock(door: int, busy: str, until: float) -> None:
+    while True:
+        try:
+            fcntl.flock(door, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > until:
+                raise ValueError(busy) from None
+            time.sleep(0.01)
+        except OSError:  # a file system without locks
+            return
+        else:
+            return
