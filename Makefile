@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check $(PIP_ARGS) -c constraints.txt
 
-.PHONY: demo test quick lint types check docs wheel clean
+.PHONY: demo test quick fuzz lint types check docs wheel clean
 
 demo: $(VENV)/.report
 	$(BIN)/diffclust demo
@@ -17,6 +17,10 @@ test: $(VENV)/.test
 # The mathematics, the contract of two methods, the command's basics: in a minute.
 quick: $(VENV)/.test
 	$(BIN)/python -m pytest -m quick $(PYTEST_ARGS)
+
+# Hostile files by the thousand; see docs/files.md. FUZZ_ARGS="--cases 50000 --seed 1" for others.
+fuzz: $(VENV)/.test
+	$(BIN)/python tests/fuzz/hostile_files.py $(FUZZ_ARGS)
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

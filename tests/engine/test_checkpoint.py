@@ -1,5 +1,6 @@
 """A killed fit goes on as if nothing had happened; a damaged or foreign checkpoint is noticed."""
 
+import hashlib
 import json
 import os
 import signal
@@ -13,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import save as save_tensors
 from sklearn.exceptions import ConvergenceWarning
 from torch import nn
 
@@ -20,6 +22,7 @@ import diffclust
 from conftest import ESTIMATORS, two_methods, ways
 from diffclust import TELL
 from diffclust.callbacks import StopWhenLabelsSettle
+from diffclust.engine import checkpoint
 from diffclust.engine.checkpoint import CheckpointFolder, describe, pack, unpack
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -281,3 +284,83 @@ def test_functions_and_networks_are_told_apart():
     assert describe(first) != describe(network(5))
     assert describe(first) != describe(network(3, 0.5))
     assert json.loads(json.dumps(describe(first))) == describe(first)
+
+
+def test_a_folder_is_for_one_fit_at_a_time(blobs, tmp_path, monkeypatch):
+    monkeypatch.setattr(checkpoint, "PATIENCE", 0.05)
+    settings = {"pretrain_epochs": 1, "epochs": 2, "device": "cpu", "checkpoint": tmp_path, "random_state": 0}
+    said = []
+
+    def beside(progress):
+        with pytest.raises(ValueError, match="another fit is at work in this folder") as caught:
+            TELL(3, **settings).fit(blobs[0])
+        said.append(caught)
+
+    model = TELL(3, **settings, callbacks=[beside]).fit(blobs[0])
+    assert len(said) == 3
+    assert (TELL(3, **settings).fit(blobs[0]).labels_ == model.labels_).all()  # and free again
+    with pytest.raises(Killed):
+        TELL(3, **settings, callbacks=[killer(0, "clustering", 1)]).fit(blobs[0])
+    assert (TELL(3, **settings).fit(blobs[0]).labels_ == model.labels_).all()  # after an error, too
+
+
+def test_a_checkpoint_waits_for_who_saves_what_came_out(blobs, tmp_path):
+    settings = {"pretrain_epochs": 1, "epochs": 2, "device": "cpu", "checkpoint": tmp_path, "random_state": 0}
+    seen = []
+    with checkpoint.keeping_checkpoints():
+        model = TELL(3, **settings).fit(blobs[0])
+    assert list(tmp_path.iterdir())
+    again = TELL(3, **settings, callbacks=[seen.append]).fit(blobs[0])
+    assert not seen  # nothing was left to train
+    assert (again.labels_ == model.labels_).all()
+    assert not list(tmp_path.iterdir())
+
+
+def seal(path, blob):
+    path.write_bytes(hashlib.sha256(blob).digest() + blob)
+
+
+@pytest.mark.parametrize("odd", ["fifo", "zeros", "deep", "other bytes", "link"])
+def test_odd_files_are_passed_over(tmp_path, odd):
+    folder = CheckpointFolder(tmp_path)
+    folder.write({"number": 1})
+    path = tmp_path / "diffclust-00000007.ckpt"
+    if odd == "fifo":
+        os.mkfifo(path)
+    elif odd == "zeros":
+        path.symlink_to("/dev/zero")
+    elif odd == "deep":
+        seal(path, save_tensors({}, metadata={"state": '{"list": [' * 5000 + "]}" * 5000}))
+    elif odd == "link":
+        path.symlink_to(tmp_path / "nothing")
+    else:
+        seal(path, b"nothing of ours")
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        assert folder.read() == {"number": 1}
+    assert len(said) == (odd != "link")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda s: s.update(entries=[]),
+        lambda s: s.update(seeds=["a"]),
+        lambda s: s.pop("entries"),
+        lambda s: s["entries"][0].pop("phases"),
+        lambda s: s["entries"][0].update(current=5),
+        lambda s: s["entries"][0].update(current={"phase": "clustering", "state": {}}),
+        lambda s: s["entries"][0].update(phases={"pretraining": {"model": {}}}),
+        lambda s: s["entries"][0].update(result={"model": {}}),
+        lambda s: s["entries"][0]["current"]["state"].update(model={"clusters.weight": torch.ones(9, 9)}),
+    ],
+)
+@pytest.mark.parametrize("method", ["TELL"], indirect=True)
+def test_a_checkpoint_that_does_not_fit_is_a_clear_error(quick, digits, tmp_path, change):
+    model = interrupted(quick, digits[0], tmp_path)
+    path = CheckpointFolder(tmp_path).files()[0]
+    state = unpack(path.read_bytes()[32:])
+    change(state)
+    seal(path, pack(state))
+    with pytest.raises(ValueError, match="does not fit the model .* Give another folder, or remove it"):
+        model.fit(digits[0])

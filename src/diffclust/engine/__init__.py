@@ -9,6 +9,7 @@ A fit reads downwards: `estimator.fit` builds restarts, `loop.train` runs them e
     loop.py         train(): restarts to their results
     run.py          a finished restart, measured without labels
     checkpoint.py   the state of a fit in a folder, so that a killed one goes on exactly
+    disk.py         files written whole, read safely, and folders for one at a time
     guard.py        against clusters that die while the loss falls
     distributed.py  several processes that share a fit
     runtime.py      device, precision, borrowed random numbers

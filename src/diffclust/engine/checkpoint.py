@@ -91,7 +91,8 @@ def restoring() -> Iterator[None]:
     try:
         yield
     except (*MALFORMED, RuntimeError) as error:
-        raise ValueError(f"The checkpoint does not fit the model ({error}). {REMEDY}") from error
+        said = " ".join(str(error).split())[:200]
+        raise ValueError(f"The checkpoint does not fit the model ({said}). {REMEDY}") from error
 
 
 class CheckpointFolder:
