@@ -20,7 +20,7 @@ quick: $(VENV)/.test
 
 # Hostile files by the thousand; see docs/files.md. FUZZ_ARGS="--cases 50000 --seed 1" for others.
 fuzz: $(VENV)/.test
-	$(BIN)/python tests/fuzz/hostile_files.py $(FUZZ_ARGS)
+	$(BIN)/python tests/saving/hostile_files.py $(FUZZ_ARGS)
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -128,7 +128,7 @@ def test_a_full_disk_at_any_file_leaves_the_former_save(tmp_path, monkeypatch, w
 
     monkeypatch.setattr(saving_folder, "write_flushed", call)
     if which < 5:  # the files that are new, and the checksums
-        with pytest.raises(OSError, match="No space left on device: '[^.]") as caught:
+        with pytest.raises(OSError, match=r"No space left on device: '[^.]") as caught:
             saving_folder.write_folder(tmp_path, NEW)
         assert ".part" not in str(caught.value)
         assert read_folder(tmp_path, BESIDE).blobs == OLD

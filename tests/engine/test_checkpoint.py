@@ -362,5 +362,5 @@ def test_a_checkpoint_that_does_not_fit_is_a_clear_error(quick, digits, tmp_path
     state = unpack(path.read_bytes()[32:])
     change(state)
     seal(path, pack(state))
-    with pytest.raises(ValueError, match="does not fit the model .* Give another folder, or remove it"):
+    with pytest.raises(ValueError, match=r"does not fit the model .* Give another folder, or remove it"):
         model.fit(digits[0])

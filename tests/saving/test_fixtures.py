@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from make_fixtures import NARROW, ROWS, narrow
 
 import diffclust
 from conftest import ESTIMATORS
@@ -13,7 +14,6 @@ from diffclust.engine import checkpoint
 from diffclust.saving import formats
 from diffclust.saving.folder import SETTINGS, SUMS, TENSORS, sums_of
 from diffclust.saving.formats import FORMAT, MIGRATIONS, migrated
-from make_fixtures import NARROW, ROWS, narrow
 
 FIXTURES = Path(__file__).parent / "fixtures"
 HOMES = sorted(FIXTURES.glob("format-*"))
@@ -141,7 +141,7 @@ def test_a_file_from_before_the_format_was_complete(saved):
     assert "events" in model.diagnostics_
     rewrite(saved, lambda s: s.pop("feature_names"))
     with pytest.raises(
-        ValueError, match="feature_names missing: it was written by diffclust .*, fit and save it again"
+        ValueError, match=r"feature_names missing: it was written by diffclust .*, fit and save it again"
     ):
         diffclust.load(saved)
 

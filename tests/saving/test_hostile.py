@@ -1,4 +1,4 @@
-"""A stranger's folder: declared sizes are compared with the bytes first, odd files are not waited for, numbers checked."""
+"""A stranger's folder: sizes are compared with the bytes first, odd files are not waited for, numbers are checked."""
 
 import contextlib
 import json
@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from forging import forge, write
 
 import diffclust
 from diffclust.engine.disk import read_regular
 from diffclust.saving.folder import SETTINGS, SUMS, TENSORS
-from forging import forge, write
 
 FIXTURES = Path(__file__).parent / "fixtures" / "format-2"
 

@@ -1,4 +1,4 @@
-"""Hostile files by the thousand: `python tests/fuzz/hostile_files.py --cases 50000`, or `make fuzz`.
+"""Hostile files by the thousand: `python tests/saving/hostile_files.py --cases 50000`, or `make fuzz`.
 
 From saved models, checkpoints, records of training and data files that are whole, others are made that are not: bytes
 flipped, ends cut off, files swapped, settings and tensors forged with checksums that fit, huge shapes declared, names
@@ -30,11 +30,9 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from make_fixtures import NARROW, ROWS, narrow
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
-
-sys.path.append(str(Path(__file__).parent.parent / "saving"))
-from make_fixtures import NARROW, ROWS, narrow
 
 import diffclust
 from diffclust.callbacks import TrainingRecord
@@ -42,7 +40,7 @@ from diffclust.engine.checkpoint import Checkpoint, CheckpointFolder, pack, unpa
 from diffclust.reading import files
 from diffclust.saving.folder import SETTINGS, SUMS, TENSORS, sums_of
 
-FIXTURES = Path(__file__).parent.parent / "saving" / "fixtures"
+FIXTURES = Path(__file__).parent / "fixtures"
 SECONDS, MEGABYTES = 10, 1024
 NUMBERS = [0, -1, 1, 2, 3, 10**8, 10**12, 10**30, -(10**9), 0.0, 1e-320, 1e308, 0.5, True, False]
 NUMBERS += [float("nan"), float("inf"), float("-inf")]
