@@ -352,6 +352,8 @@ def test_odd_files_are_passed_over(tmp_path, odd):
         lambda s: s["entries"][0].update(current={"phase": "clustering", "state": {}}),
         lambda s: s["entries"][0].update(phases={"pretraining": {"model": {}}}),
         lambda s: s["entries"][0].update(result={"model": {}}),
+        lambda s: s["entries"][0]["current"]["state"]["optimizer"]["param_groups"][0].pop("lr"),
+        lambda s: s["entries"][0]["current"]["state"]["optimizer"]["param_groups"][0].update(lr="fast"),
         lambda s: s["entries"][0]["current"]["state"].update(model={"clusters.weight": torch.ones(9, 9)}),
     ],
 )

@@ -22,6 +22,7 @@ from .runtime import Randomness, autocast, random_states, set_random_states
 Record = dict[str, Any]  # {"phase": ..., "epoch": ..., then one number a loss term}
 GraphKey = tuple[int, Hashable, tuple[float, ...]]  # of a step: which phase's, the model's key, the learning rates
 
+NUMBER = (bool, int, float, Tensor)
 MAX_FALLBACKS = 3  # how often a run may fall back to finite numbers before it stays where it is
 SNAPSHOT_EVERY = 10  # epochs between the states a run can fall back to
 COMPILE_FROM = 20_000  # steps: from here on the fused convolutions win back the time it takes to compile them
@@ -85,6 +86,16 @@ def set_rate(optimizer: Optimizer, factor: float) -> None:
     halve."""
     for group in optimizer.param_groups:
         group["lr"] = group.setdefault("base_lr", group["lr"]) * factor
+
+
+def _load_optimizer(optimizer: Optimizer, state: dict[str, Any]) -> None:
+    """The state, which torch takes as it is; here what was a number in the settings must be one again."""
+    before = [{name: isinstance(value, NUMBER) for name, value in group.items()} for group in optimizer.param_groups]
+    optimizer.load_state_dict(state)
+    for were_numbers, group in zip(before, optimizer.param_groups, strict=True):
+        wrong = [n for n, was in were_numbers.items() if n not in group or (was and not isinstance(group[n], NUMBER))]
+        if wrong:
+            raise ValueError(f"the optimiser's {', '.join(wrong)} missing or not a number")
 
 
 @torch.no_grad()
@@ -307,7 +318,7 @@ class Phase:
         self.model.load_state_dict(state["model"])
         self.model.load_training_state(state["training"])
         if self.optimizer:
-            self.optimizer.load_state_dict(state["optimizer"])
+            _load_optimizer(self.optimizer, state["optimizer"])
             self._keep_counts_on_the_device()
             # files hold plain tensors, and the fused optimisers read moments in the order of the weights
             for weight, moments in self.optimizer.state.items():
