@@ -1,6 +1,6 @@
 """k-meansNet: k-means as a differentiable layer with soft assignment.
 
-Peng, Zhou, Zhu, Lv et al.: "k-meansNet: When k-means Meets Differentiable Programming".
+Peng, Tsang, Zhou, Zhu: "k-meansNet: When k-means Meets Differentiable Programming".
 
 With unit-length embeddings z, a scale α, W_j = 2α Ω_j and `b_j = -α |Ω_j|²`::
 
@@ -11,11 +11,19 @@ The paper then lets W and b go their own ways, each a parameter of the optimiser
 has no lower bound: Σ_j ∂L/∂b_j = -1/α whatever the state, so b grows for ever, and with a small α the softmax
 is uniform and every W_j gets the same push. The default keeps the centres on the unit sphere with W and b
 tied, moves them in closed form, and goes back to the best partition if it starts to dissolve.
+
+The paper's figures depend neither on α nor on the start, which a soft assignment on fixed features cannot bring about.
+So there are settings for other readings: one centre takes all of a row (`assignment="hard"`), `|W_j| = 2α` and `b_j = -α`
+after each step of the optimiser, on a gradient of length 0.2 α or on the plain one (`center_update`), network and
+centres in turns (`alternate`) on the sum of both losses (`joint`, `summed`), rows of any length (`sphere=False`), W and b
+in the ball `|W_j| <= 2α`, `-α <= b_j <= 0` (`ball`).
 """
 
+from collections.abc import Hashable
 from typing import Any, ClassVar, Literal
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from ..engine.data import Batch, Data
@@ -24,25 +32,26 @@ from ..engine.model import ClusterModel, Losses, Pretraining
 from ..estimator.base import PrototypeClusterer, hyperparameters
 from ..estimator.knobs import knob
 from ..estimator.streams import Arrived
-from ..nn.autoencoders import Autoencoder
+from ..nn.autoencoders import Autoencoder, DropoutAt
 from ..nn.cluster import ClusterLayer
 from ..nn.ops import hard
+from .moving import CenterUpdate, MovingCenters
 
 KEEP_FROM = 0.95  # of the effective clusters at the start: a state with fewer is not kept, however small its scatter
 ALPHA_GRID = tuple(m * 10.0**p for p in range(-5, 1) for m in (1, 5))
 
 
-class KMeansNetModel(ClusterModel):
+class KMeansNetModel(MovingCenters):
     sums: Tensor  # of the rows of each cluster in this epoch
     members: Tensor  # their number
     squares: Tensor  # sum of |z|² over all rows
 
     def __init__(self, autoencoder: Autoencoder, clusters: ClusterLayer, settings: "KMeansNet") -> None:
-        super().__init__(autoencoder, clusters)
-        self.weight, self.center_step = settings.weight, settings.center_step
-        self.start = settings.first_centers(clusters.embedding_dim)
-        self.closed_form = clusters.tied
-        clusters.weight.requires_grad_(not self.closed_form)
+        start = settings.first_centers(clusters.embedding_dim)
+        super().__init__(autoencoder, clusters, settings.free_update(), start, settings.alternate)
+        self.weight, self.step = settings.weight, settings.center_step
+        self.unit_length = settings.sphere
+        self.values = autoencoder.n_values if settings.summed else 1
         if settings.repair:
             advice = f"A larger alpha than {clusters.alpha:g} keeps them apart."
             self.guard = Guard(self, keep_from=KEEP_FROM, advice=advice)
@@ -53,15 +62,21 @@ class KMeansNetModel(ClusterModel):
         self.register_buffer("squares", torch.zeros((), dtype=torch.float64))
 
     def embed(self, x: Tensor) -> Tensor:
-        return torch.nn.functional.normalize(self.autoencoder.encode(x).float(), dim=1)
+        z = self.autoencoder.encode(x).float()
+        return F.normalize(z, dim=1) if self.unit_length else z
+
+    def network_stack_key(self) -> Hashable | None:
+        network = super().network_stack_key()
+        return network and (network, self.unit_length)
 
     def before_training(self, data: Data) -> None:
-        self.place_centers(data, self.start)
+        super().before_training(data)
         self.forget()
         self.count(self.sample_embedding(data))
         self.is_sound(data)
 
     def before_epoch(self, epoch: int, data: Data) -> None:
+        super().before_epoch(epoch, data)
         self.forget()
 
     def forget(self) -> None:
@@ -78,15 +93,14 @@ class KMeansNetModel(ClusterModel):
     def loss(self, batch: Batch) -> Losses:
         z = self.embed(batch.x)
         self.z = z.detach()
-        clustering = self.clustering_loss(z).mean()
+        clustering = self.clustering_loss(self.pulled(z)).mean()
         if not self.network_learns:
             return {"clustering": clustering}
-        reconstruction = self.autoencoder.reconstruction_loss(batch.x, z)
+        reconstruction = self.values * self.autoencoder.reconstruction_loss(batch.x, z)
         return {"reconstruction": reconstruction, "clustering": self.weight * clustering}
 
     def after_step(self, batch: Batch) -> None:
-        if self.closed_form:
-            self.clusters.move_(self.z, self.center_step)
+        self.move_centers()
         if self.guard:
             self.count(self.z)
 
@@ -117,31 +131,46 @@ class KMeansNet(PrototypeClusterer):
     Shared parameters: see `PrototypeClusterer`. Embeddings, and features under network="identity", are brought to
     unit length first, as in the paper: directions count. `KMeansNet.paper("mnist")` has the paper's own settings,
     except that the paper also brings each input to unit length, stops when the loss changes by less than 1e-3
-    (`diffclust.callbacks.StopWhenLossSettles`), and says neither where dropout sits (here: as in the TELL code) nor
-    which Adadelta it has (here: Keras').
+    (`diffclust.callbacks.StopWhenLossSettles`), puts dropout after each encoder layer (`dropout_at="outputs"`; here
+    before, as in the TELL code), and does not say which Adadelta it has (here: Keras').
 
     Args:
         alpha: the scale α of the softmax: how soft the assignment is. The paper's grid is 1e-5 to 5.
-        weight: of the clustering loss against the reconstruction loss per value, when joint.
+        assignment: "softmax" (the paper), or "hard": all of a row to the centre of the largest W_j·z + b_j.
+        weight: of the clustering loss against the reconstruction loss, when joint: that per value, or `summed`.
+        summed: the reconstruction loss of a row as the sum over its values, as pretraining has it.
         decoupled: W and b free parameters of the optimiser (the literal paper; it may collapse).
-        center_step: length of a centre's step on the sphere, where W and b are not decoupled.
+        ball: then bring W and b back to where those of centres in the unit ball are, after each step.
+        sphere: embeddings of unit length, and centres, where they are not decoupled. False: as they come.
+        center_update: of centres that are not decoupled: "normalized" takes a step in closed form, "optimizer" leaves
+            it to the optimiser after rescaling the gradient, "unnormalized" does not rescale.
+        center_step: length of that step, as a share of the centre's length; in the plane, of the way to its members.
         init: first centres: "k-means++" (the paper), "k-means", "random", or an array (n_clusters, embedding_dim).
-        joint: train network and centres together. False, the paper's text, learns the network first; soft pulls on the
-            network merge clusters unless alpha is large.
+        joint: train network and centres together. False, the paper's text, learns the network first; soft pulls on
+            the network merge clusters unless alpha is large.
+        alternate: when joint, centres in even epochs, and in odd ones the network's pull towards them.
         noise: share of the input values hidden while the autoencoder is pretrained.
-        dropout: before each encoder layer of the dense network.
+        dropout: in the encoder of the dense network.
+        dropout_at: of each layer's "inputs", of its "outputs" (the paper), or between layers alone ("hidden").
         bottleneck: "linear" or "sigmoid" (the paper), of the dense and the conv-pool network.
         repair: go back to the best partition when clusters begin to dissolve, and stop. False: go on regardless.
     """
 
     alpha: float = knob(20.0, low=1e-12)  # the loss is divided by it
+    assignment: Literal["softmax", "hard"] = "softmax"
     weight: float = knob(0.05, low=0)
+    summed: bool = False
     decoupled: bool = False
+    ball: bool = False
+    sphere: bool = True
+    center_update: CenterUpdate = "normalized"
     center_step: float = knob(0.1, low=0, high=1)
     init: str | Any = "k-means"
     joint: bool = False
+    alternate: bool = False
     noise: float = knob(0.0, low=0, high=1)
     dropout: float = knob(0.2, low=0, high=1)
+    dropout_at: DropoutAt = "inputs"
     bottleneck: Literal["linear", "sigmoid"] = "linear"
     repair: bool = True
 
@@ -172,19 +201,27 @@ class KMeansNet(PrototypeClusterer):
     }
 
     def build_model(self, autoencoder: Autoencoder, n_samples: int) -> KMeansNetModel:
+        if not self.sphere and (self.ball or self.center_update == "optimizer"):
+            wish = "ball=True" if self.ball else "center_update='optimizer'"
+            raise ValueError(f"{wish} needs sphere=True: it goes by the length of the centres.")
         clusters = ClusterLayer(
             self.n_clusters,
             autoencoder.embedding_dim,
-            assignment="softmax",
+            assignment=self.assignment,
             alpha=self.alpha,
             tied=not self.decoupled,
-            sphere=not self.decoupled,
+            sphere=self.sphere and not self.decoupled,
+            ball=self.ball and self.decoupled,
         )
         return KMeansNetModel(autoencoder, clusters, self)
 
+    def free_update(self) -> CenterUpdate:
+        """Decoupled weights have no step in closed form."""
+        return "unnormalized" if self.decoupled else self.center_update
+
     def network_options(self) -> dict[str, dict[str, Any]]:
         return {
-            "dense": {"dropout": self.dropout, "bottleneck": self.bottleneck},
+            "dense": {"dropout": self.dropout, "dropout_at": self.dropout_at, "bottleneck": self.bottleneck},
             "conv-pool": {"bottleneck": self.bottleneck},
         }
 
@@ -201,4 +238,4 @@ class KMeansNet(PrototypeClusterer):
     def online_step(self, model: Any, arrived: Arrived) -> None:
         """The centres move as in training, by the soft assignment."""
         member = model.clusters.assignment(arrived.logits)
-        model.clusters.step_(member.T @ arrived.z, member.sum(0), model.center_step)
+        model.clusters.step_(member.T @ arrived.z, member.sum(0), model.step)

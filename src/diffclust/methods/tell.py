@@ -19,51 +19,41 @@ import torch
 from torch import Tensor
 
 from ..engine.data import Batch, Data
-from ..engine.model import ClusterModel, Losses
+from ..engine.model import Losses
 from ..estimator.base import PrototypeClusterer, hyperparameters
 from ..estimator.knobs import knob
 from ..estimator.streams import Arrived
 from ..nn.autoencoders import Autoencoder, ScaledRows
 from ..nn.cluster import ClusterLayer
 from ..nn.ops import largest, one_hot
-
-CenterUpdate = Literal["normalized", "optimizer", "unnormalized"]
+from .moving import CenterUpdate, MovingCenters
 
 LAMBDA = 0.01  # the authors' weight, in which `clustering_loss` is always given
 ALPHA = 1e-3  # length of the authors' W is 2α: only there does Adadelta act as a plain step (section 2.2.3)
 
 
-class TELLModel(ClusterModel):
+class TELLModel(MovingCenters):
     members: Tensor  # how many rows each centre won in this epoch
     step: Tensor
 
     def __init__(self, autoencoder: Autoencoder, clusters: ClusterLayer, settings: "TELL") -> None:
-        super().__init__(autoencoder, clusters)
-        self.weight, self.start = settings.weight, settings.first_centers(clusters.embedding_dim)
+        start = settings.first_centers(clusters.embedding_dim)
+        super().__init__(autoencoder, clusters, settings.center_update, start)
+        self.weight, self.repair = settings.weight, settings.repair
         self.center_step, self.center_decay = settings.center_step, settings.center_decay
-        self.center_update, self.repair = settings.center_update, settings.repair
-        self.closed_form = self.center_update == "normalized"
-        clusters.weight.requires_grad_(not self.closed_form)
-        self.moving_centers = True
         self.register_buffer("members", torch.zeros(clusters.n_clusters))
         self.register_buffer("step", torch.tensor(self.center_step))
 
-    def before_training(self, data: Data) -> None:
-        self.place_centers(data, self.start)
-
     def before_epoch(self, epoch: int, data: Data) -> None:
-        self.moving_centers = self.graph_key = epoch % 2 == 0 or not self.network_learns
-        turn = epoch // 2 if self.network_learns else epoch
+        super().before_epoch(epoch, data)
+        turn = epoch // 2 if self.in_turns else epoch
         self.step.fill_(self.center_step / (1 + self.center_decay * turn))
         self.members.zero_()
-
-    def hold_centers(self) -> None:
-        self.moving_centers = self.graph_key = False
 
     def loss(self, batch: Batch) -> Losses:
         z = self.embed(batch.x)
         self.z = z.detach()
-        pulled = self.z if self.moving_centers else z
+        pulled = self.pulled(z)
         logits = self.clusters.logits(pulled)
         self.owner = self.choose(batch, logits)
         own = self.clusters.read_distances(pulled, logits).gather(1, self.owner[:, None])[:, 0]
@@ -86,20 +76,11 @@ class TELLModel(ClusterModel):
         with torch.no_grad(), self.evaluating():
             return largest(self.clusters.logits(self.embed(batch.clean)))
 
-    def after_backward(self) -> None:
-        if not self.moving_centers:
-            self.clusters.weight.grad = None  # so that momentum does not move them either
-        elif self.center_update == "optimizer":
-            self.clusters.normalize_gradient_(self.step)
-
     def after_step(self, batch: Batch) -> None:
-        if not self.closed_form:
-            self.clusters.project_()
-        if self.moving_centers:
-            member = one_hot(self.owner, self.clusters.n_clusters)
+        member = one_hot(self.owner, self.clusters.n_clusters) if self.moving_centers else None
+        if member is not None:
             self.members += member.sum(0)
-            if self.closed_form:
-                self.clusters.move_(self.z, self.step, member)
+        self.move_centers(member)
 
     def after_epoch(self, epoch: int, data: Data) -> None:
         if self.repair and self.moving_centers:

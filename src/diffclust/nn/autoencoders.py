@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from .chain import Chain
 
 Output = Literal["sigmoid", "linear"]
+DropoutAt = Literal["inputs", "hidden", "outputs"]
 
 FEW_COLUMNS = 4  # of which rows may have so many that their lengths count as much as their directions
 SAME = 1e-5  # a cosine this close to one is the same row
@@ -121,14 +122,25 @@ class Autoencoder(nn.Module):
         return int(torch.Size(self.input_shape).numel())
 
 
-def _chain(widths: Sequence[int], dropout: float) -> list[nn.Module]:
-    """Linear layers with ReLU between them; dropout, where wanted, before each (the TELL code)."""
+def _chain(widths: Sequence[int]) -> list[nn.Module]:
+    """Linear layers with ReLU between them."""
     layers: list[nn.Module] = []
     for i, (fan_in, fan_out) in enumerate(itertools.pairwise(widths)):
         layers += [nn.ReLU()] if i else []
-        layers += [nn.Dropout(dropout)] if dropout else []
         layers.append(nn.Linear(fan_in, fan_out))
     return layers
+
+
+def _dropped(layers: Sequence[nn.Module], share: float, at: DropoutAt) -> list[nn.Module]:
+    """Layers in a row, with dropout where an encoder is to have it."""
+    if not share:
+        return list(layers)
+    inside = [
+        part for layer in layers for part in ([layer, nn.Dropout(share)] if isinstance(layer, nn.ReLU) else [layer])
+    ]
+    before: list[nn.Module] = [nn.Dropout(share)] if at == "inputs" else []
+    after: list[nn.Module] = [nn.Dropout(share)] if at == "outputs" else []
+    return [*before, *inside, *after]
 
 
 def _draw_glorot(network: nn.Module) -> None:
@@ -151,9 +163,12 @@ def _segments(chain: nn.Module) -> list[nn.Module]:
 
 
 class DenseAutoencoder(Autoencoder):
-    """d-500-500-2000-embedding, mirrored; dropout before every encoder layer.
+    """d-500-500-2000-embedding, mirrored.
 
     Args:
+        dropout: the share that an encoder layer loses.
+        dropout_at: of the "inputs" of every encoder layer (the TELL code), of their "outputs", the embedding's included
+            (k-meansNet, section 4.1), or between them alone ("hidden").
         bottleneck: "linear" (TELL) or "sigmoid" (k-meansNet).
         glorot: first weights as Glorot and Bengio draw them, biases zero (Deep k-Means).
     """
@@ -168,15 +183,17 @@ class DenseAutoencoder(Autoencoder):
         bottleneck: Output = "linear",
         glorot: bool = False,
         variational: bool = False,
+        dropout_at: DropoutAt = "inputs",
     ) -> None:
         super().__init__(input_shape, embedding_dim, output)
         self.config |= {"hidden": list(hidden), "dropout": dropout, "bottleneck": bottleneck}
-        self.config |= {"glorot": glorot, "variational": variational}
+        self.config |= {"glorot": glorot, "variational": variational, "dropout_at": dropout_at}
         self.variational = variational
         inside = embedding_dim * (1 + variational)
         squash: list[nn.Module] = [nn.Sigmoid()] if bottleneck == "sigmoid" else []
-        self.encoder = Chain(nn.Flatten(), *_chain([self.n_values, *hidden, inside], dropout), *squash)
-        self.decoder = Chain(*_chain([embedding_dim, *reversed(hidden), self.n_values], 0.0))
+        layers = [*_chain([self.n_values, *hidden, inside]), *squash]
+        self.encoder = Chain(nn.Flatten(), *_dropped(layers, dropout, dropout_at))
+        self.decoder = Chain(*_chain([embedding_dim, *reversed(hidden), self.n_values]))
         if glorot:
             _draw_glorot(self)
 

@@ -31,6 +31,7 @@ class ClusterLayer(nn.Module):
         tied: b follows from W, as in k-means. False makes b a parameter of its own (k-meansNet), and then nothing keeps
             the loss from falling for ever: see `loss`.
         sphere: rows and centres have length one (TELL). Then every b_j is -α.
+        ball: `bound_` keeps centres within length one, and a free b within that of such centres.
     """
 
     weight: nn.Parameter  # W (k, d)
@@ -45,6 +46,7 @@ class ClusterLayer(nn.Module):
         alpha: float = 1.0,
         tied: bool = True,
         sphere: bool = False,
+        ball: bool = False,
     ) -> None:
         super().__init__()
         if sphere and not tied:
@@ -54,7 +56,7 @@ class ClusterLayer(nn.Module):
         if isinstance(assignment, str) and assignment not in ASSIGNMENTS:
             raise ValueError(f"assignment={assignment!r} should be one of {sorted(ASSIGNMENTS)} or a callable.")
         self.n_clusters, self.embedding_dim = n_clusters, embedding_dim
-        self.alpha, self.tied, self.sphere = alpha, tied, sphere
+        self.alpha, self.tied, self.sphere, self.ball = alpha, tied, sphere, ball
         self.assignment: Assignment = ASSIGNMENTS[assignment] if isinstance(assignment, str) else assignment
         self.weight = nn.Parameter(torch.empty(n_clusters, embedding_dim))
         self.bias = None if tied else nn.Parameter(torch.empty(n_clusters))
@@ -201,6 +203,18 @@ class ClusterLayer(nn.Module):
         self.weight.copy_(2 * self.alpha * F.normalize(self.weight, dim=1))
 
     @torch.no_grad()
+    def bound_(self) -> None:
+        """Back to where the layer's weights live, after a step that knew nothing of it: `project_` on the sphere,
+        `|W_j| <= 2α` and `-α <= b_j <= 0` in the ball, anywhere else."""
+        if self.sphere:
+            self.project_()
+        elif self.ball:
+            length = self.weight.norm(dim=1, keepdim=True)
+            self.weight.mul_((2 * self.alpha / length.clamp_min(torch.finfo(length.dtype).tiny)).clamp_max(1))
+            if self.bias is not None:
+                self.bias.clamp_(-self.alpha, 0)
+
+    @torch.no_grad()
     def normalize_gradient_(self, share: float | Tensor = 0.1) -> None:
         """Give every row of W's gradient the length `share · |W_j|`: the released TELL code, in which Adadelta
         with rate 1 then moves W. Equal to `move_` as long as 2α · share is far below Adadelta's √eps."""
@@ -223,6 +237,7 @@ class ClusterLayer(nn.Module):
 
     def extra_repr(self) -> str:
         kind = "sphere" if self.sphere else "tied" if self.tied else "untied"
+        kind += ", ball" if self.ball else ""
         name = getattr(self.assignment, "__name__", type(self.assignment).__name__)
         return f"{self.n_clusters} centres in {self.embedding_dim} dimensions, {name}, {kind}, alpha={self.alpha:g}"
 

@@ -1,0 +1,70 @@
+"""What k-meansNet and its successor TELL share: centres that take steps of their own, at once or in turns with the
+network."""
+
+from typing import Literal
+
+from torch import Tensor
+
+from ..engine.data import Data
+from ..engine.model import ClusterModel
+from ..nn.autoencoders import Autoencoder
+from ..nn.cluster import ClusterLayer, Start
+
+CenterUpdate = Literal["normalized", "optimizer", "unnormalized"]
+
+
+class MovingCenters(ClusterModel):
+    """In turns, the centres move in even epochs, in which the network does not feel them, and rest in odd ones, in
+    which it is pulled towards them.
+
+    Args:
+        update: how W moves. "normalized": a step in closed form. "optimizer": by the optimiser, after its gradient was
+            given the length `step · |W_j|`. "unnormalized": by the optimiser.
+        start: first centres.
+        alternate: in turns with the network, where that learns.
+    """
+
+    step: float | Tensor  # of a centre, as a share of its length
+    z: Tensor  # the embedded batch
+
+    def __init__(
+        self,
+        autoencoder: Autoencoder,
+        clusters: ClusterLayer,
+        update: CenterUpdate,
+        start: Start | Tensor,
+        alternate: bool = True,
+    ) -> None:
+        super().__init__(autoencoder, clusters)
+        self.center_update, self.start = update, start
+        self.closed_form = update == "normalized"
+        self.in_turns = alternate and self.network_learns
+        self.moving_centers = True
+        clusters.weight.requires_grad_(not self.closed_form)
+
+    def before_training(self, data: Data) -> None:
+        self.place_centers(data, self.start)
+
+    def before_epoch(self, epoch: int, data: Data) -> None:
+        self.moving_centers = self.graph_key = epoch % 2 == 0 or not self.in_turns
+
+    def hold_centers(self) -> None:
+        self.moving_centers = self.graph_key = False
+
+    def pulled(self, z: Tensor) -> Tensor:
+        """What the clustering loss sees of embedded rows: no way back to the network where it is the centres' turn."""
+        return z.detach() if self.in_turns and self.moving_centers else z
+
+    def after_backward(self) -> None:
+        if not self.moving_centers:
+            for parameter in self.clusters.parameters():
+                parameter.grad = None  # so that momentum does not move them either
+        elif self.center_update == "optimizer":
+            self.clusters.normalize_gradient_(self.step)
+
+    def move_centers(self, member: Tensor | None = None) -> None:
+        """After the optimiser's step. I_ij is `member` (b, k), by default the layer's own assignment."""
+        if not self.closed_form:
+            self.clusters.bound_()
+        elif self.moving_centers:
+            self.clusters.move_(self.z, self.step, member)
