@@ -672,6 +672,17 @@ def test_reproduce_a_table(works, tmp_path, small_table):
     assert "4 of 4" in works("reproduce", "--list")
 
 
+def test_reproduce_show_writes_nothing(works, tmp_path, small_table):
+    works("reproduce", "some/figure", "--device", "cpu")
+    picture = tmp_path / "benchmarks/results/some-figure.png"
+    picture.unlink()
+    before = sorted(tmp_path.rglob("*"))
+    said = works("reproduce", "some/figure", "--show")
+    assert "mean of 2" in said
+    assert "Drawn" not in said
+    assert sorted(tmp_path.rglob("*")) == before
+
+
 def test_reproduce_a_part_elsewhere(works, tmp_path, small_table):
     words = ("reproduce", "some/figure", "--results", "r", "--checkpoint", "c", "--device", "cpu")
     assert "seed 0:" in works(*words, "--only", "k-means", "--seeds", "1")

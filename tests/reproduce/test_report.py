@@ -129,6 +129,15 @@ def test_the_nmi_of_the_paper(records):
     assert shown.lines[1][2:6] == ["50.00 †", "41.00 †", "30.00 †", "1.00 †"]  # the geometric NMI, 9 below ACC
 
 
+@pytest.mark.parametrize(("name", "first"), [("tell/table6", "88.83"), ("kmeansnet/table4", "85.52")])
+def test_every_column_of_the_papers_own_lines_is_filled(records, name, first):
+    shown = printed(find(name), records)
+    lines = [line for line in shown.lines if line[1] == "paper"]
+    assert lines[0][shown.header.index("V")] == first
+    assert len(lines) == 4
+    assert all(all(line[2:-1]) for line in lines)
+
+
 def test_markdown(records):
     text = printed(table(Row("a | b", spec())), records).markdown()
     assert text.splitlines()[2] == "| a \\| b | not run yet |  |  |  |  |"

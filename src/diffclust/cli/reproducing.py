@@ -61,7 +61,7 @@ def reproduce(
             say=lambda line: print(line, flush=True),
         )
         whole = runner.run(wanted, count, search)
-    _print_reproduced(wanted, records, count, folder)
+    _print_reproduced(wanted, records, count, None if show else folder)
     if whole and not show and not any(records.of(row.spec) for row in wanted.rows if row.spec):
         raise Wrong(f"{wanted.name}: nothing of it could be run.")
     if quick:
@@ -79,7 +79,8 @@ def _list_tables(tables: "list[Table]", records: "Records") -> None:
     print_table(["table", "", "runs"], rows)
 
 
-def _print_reproduced(table: "Table", records: "Records", seeds: int, folder: Path) -> None:
+def _print_reproduced(table: "Table", records: "Records", seeds: int, folder: Path | None) -> None:
+    """The table, and its figure where there is a folder for it."""
     from ..reproduce.curves import draw
     from ..reproduce.report import printed
 
@@ -88,6 +89,8 @@ def _print_reproduced(table: "Table", records: "Records", seeds: int, folder: Pa
     print_table(shown.header, shown.lines)
     for note in shown.notes:
         print(note)
+    if folder is None:
+        return
     picture = folder / f"{table.file}.png"
     if table.figure and draw(table, records, picture):
         print(f"Drawn: {picture}")
