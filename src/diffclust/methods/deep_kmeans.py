@@ -3,13 +3,13 @@
 Moradi Fard, Thonet, Gaussier: "Deep k-Means: Jointly clustering with k-Means and learning representations",
 Pattern Recognition Letters 2020.
 
-With embeddings h = f(x), reconstructions A(x) and centres r_k, eq. (4) with f and g squared Euclidean distances::
+With embeddings h = f(x), reconstructions A(x) and centres r_k, eq. (3) with f and g squared Euclidean distances::
 
     L = mean_x [ g(x, A(x)) + λ Σ_k G_k(h) f(h, r_k) ],   G_k(h) = softmax_k(-α f(h, r_k))
 
 As α grows, G becomes the indicator of the nearest centre and the second term k-means' own objective. The network and
 the centres learn together by plain gradient steps. Either α is annealed from nearly uniform assignments, from random
-centres and a random network (DKM-a), with section 3.3's schedule::
+centres and a random network (DKM-a), with section 4.2's schedule::
 
     α_1 = 0.1,   α_i+1 = 2^(1 / ln(i + 1)²) α_i
 
@@ -41,7 +41,7 @@ SHARP = 1000.0  # the paper's α where it is not annealed: all but the nearest c
 
 
 def annealing_schedule(n: int = 40, first: float = 0.1) -> tuple[float, ...]:
-    """α_1, α_2, ... of section 3.3; the paper's index starts one too early, at ln(1) = 0."""
+    """α_1, α_2, ... of section 4.2; the paper's index starts one too early, at ln(1) = 0."""
     alphas = [first]
     for i in range(1, n):
         alphas.append(alphas[-1] * 2 ** (1 / math.log(i + 1) ** 2))
