@@ -127,11 +127,15 @@ def test_dense_has_the_papers_widths():
     assert n_parameters(network.decoder) == 1_665_784
 
 
-def test_dropout_stands_before_every_encoder_layer_and_nowhere_else():
-    network = DenseAutoencoder((6,), 3, hidden=(8, 8), dropout=0.2)
+@pytest.mark.parametrize("at", ["inputs", "hidden", "outputs"])
+def test_where_dropout_stands(at):
+    network = DenseAutoencoder((6,), 3, hidden=(8, 8), dropout=0.2, dropout_at=at, bottleneck="sigmoid")
     kinds = [type(layer).__name__ for layer in network.encoder]
-    assert kinds == ["Flatten", *(["Dropout", "Linear", "ReLU"] * 3)[:-1]]
+    inside = ["Linear", "ReLU", "Dropout", "Linear", "ReLU", "Dropout", "Linear", "Sigmoid"]
+    before, after = ["Dropout"] * (at == "inputs"), ["Dropout"] * (at == "outputs")
+    assert kinds == ["Flatten", *before, *inside, *after]
     assert not any(isinstance(layer, nn.Dropout) for layer in network.decoder)
+    assert str(DenseAutoencoder(**network.config)) == str(network)
 
 
 @pytest.mark.full_size

@@ -13,10 +13,10 @@ is uniform and every W_j gets the same push. The default keeps the centres on th
 tied, moves them in closed form, and goes back to the best partition if it starts to dissolve.
 
 The paper's figures depend neither on α nor on the start, which a soft assignment on fixed features cannot bring about.
-So there are settings for other readings: one centre takes all of a row (`assignment="hard"`), `|W_j| = 2α` and `b_j = -α`
-after each step of the optimiser, on a gradient of length 0.2 α or on the plain one (`center_update`), network and
-centres in turns (`alternate`) on the sum of both losses (`joint`, `summed`), rows of any length (`sphere=False`), W and b
-in the ball `|W_j| <= 2α`, `-α <= b_j <= 0` (`ball`).
+So there are settings for other readings: one centre takes all of a row (`assignment="hard"`), `|W_j| = 2α` and
+`b_j = -α` after each step of the optimiser, on a gradient of length 0.2 α or on the plain one (`center_update`),
+network and centres in turns (`alternate`) on the sum of both losses (`joint`, `summed`), rows of any length
+(`sphere=False`), W and b in the ball `|W_j| <= 2α`, `-α <= b_j <= 0` (`ball`).
 """
 
 from collections.abc import Hashable
