@@ -49,6 +49,9 @@ from .streams import Online
 # share, less FEW_ROWS over the root of the number of rows, since few rows say little.
 CLEARLY_LESS, FEW_ROWS = 0.85, 2.0
 ALL_ROWS = 2048  # up to here a batch is all rows, where the encoder learns by neighbours
+STEPS_OF_ALL_ROWS = (150, 50)  # then so many steps of the encoder alone, and of the method
+STEPS = (500, 166)  # else so many,
+STEPS_BY_ROOT = 8  # and of the encoder alone at least so many times the root of the number of rows
 
 hyperparameters = dataclass(kw_only=True, eq=False, repr=False)
 
@@ -171,8 +174,6 @@ class PrototypeClusterer(
     auto_steps: ClassVar[tuple[int, int]] = (2800, 1400)
     auto_most: ClassVar[tuple[int, int]] = (200, 100)
     auto_least: ClassVar[tuple[int, int]] = (20, 20)
-    # The same for an encoder that learns by neighbours: steps where a batch is all rows, and where it is not.
-    neighbour_steps: ClassVar[tuple[tuple[int, int], tuple[int, int]]] = ((150, 50), (500, 166))
     learns_by_neighbours: ClassVar[bool] = True  # what features="auto" means for rows
     falls_back: ClassVar[bool] = True  # whether the method has an answer without a network
 
@@ -375,7 +376,10 @@ class PrototypeClusterer(
             return int(wish)
         if data.graph is None:
             return self.auto_epochs(phase, data.steps)
-        return math.ceil(self.neighbour_steps[data.steps > 1][phase] / data.steps)
+        if data.steps == 1:
+            return STEPS_OF_ALL_ROWS[phase]
+        steps = max(STEPS[0], STEPS_BY_ROOT * math.sqrt(len(data))) if phase == 0 else STEPS[1]
+        return math.ceil(steps / data.steps)
 
     def _batch_size(self, n: int, neighbours: bool = False) -> int:
         if self.batch_size == "auto":
