@@ -90,8 +90,9 @@ def check_losses(alone, shared):
     assert len(alone) == len(shared) == 10  # of two steps
     for a, b in zip(alone, shared, strict=True):
         assert a.keys() == b.keys()
+        near = {"rel": 1e-5, "abs": 2e-6} if a["epoch"] == 0 else {"abs": 1e-4}  # before rounding has grown
         for key in a.keys() - {"phase", "epoch"}:
-            assert b[key] == pytest.approx(a[key], abs=1e-4), (key, a["epoch"])
+            assert b[key] == pytest.approx(a[key], **near), (key, a["epoch"])
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")

@@ -58,6 +58,19 @@ def test_round_trip(saved, digits):
     }
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_what_a_schedule_has_changed_is_saved(quick, blobs, tmp_path):
+    """A number that the loss reads and that epochs change must be a buffer: nothing else of a model is kept."""
+    X = blobs[0][:60]
+    model = quick(pretrain_epochs=1, epochs=12, features="reconstruction").fit(X)
+    model.save(tmp_path / "m")
+    again = diffclust.load(tmp_path / "m")
+    assert again.score(X) == model.score(X)
+    x = torch.from_numpy(X).float()
+    with torch.no_grad():
+        assert again.model_.to("cpu").assign(x).equal(model.model_.to("cpu").assign(x))
+
+
 @two_methods
 def test_a_loaded_estimator_fits_again(saved, digits):
     model, folder = saved
