@@ -47,8 +47,11 @@ def images(n=62):
 
 
 def narrow():
+    """With embeddings far enough apart that no assignment is near to uniform, where means hardly matter."""
     torch.manual_seed(0)
-    return DenseAutoencoder((6,), 4, hidden=(16, 8))
+    network = DenseAutoencoder((6,), 4, hidden=(16, 8))
+    assert network.magnify(10.0)
+    return network
 
 
 def narrow_conv():
