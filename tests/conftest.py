@@ -1,6 +1,8 @@
 import functools
 import inspect
 import os
+import signal
+import sys
 import warnings
 from dataclasses import fields
 from pathlib import Path
@@ -10,6 +12,7 @@ import torch
 from sklearn.datasets import load_digits, make_blobs
 
 import diffclust
+from diffclust import cli
 from diffclust.engine.accelerate.capture import Steps
 from diffclust.engine.runtime import Randomness
 from diffclust.methods import METHODS
@@ -178,3 +181,55 @@ def blobs():
 def digits():
     data = load_digits(n_class=4)
     return (data.images[:200] / 16).astype("float32"), data.target[:200]
+
+
+# --- the command, in this process to be quick
+
+
+@pytest.fixture
+def run(monkeypatch, capsys, tmp_path):
+    """run("fit", ...) -> exit code, stdout, stderr; in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*words):
+        monkeypatch.setattr(sys, "argv", ["diffclust", *map(str, words)])
+        capsys.readouterr()
+        handler = signal.getsignal(
+            signal.SIGINT
+        )  # after a Ctrl-C the command ignores others, and so would its children
+        try:
+            with pytest.raises(SystemExit) as stopped:
+                cli.main()
+        finally:
+            signal.signal(signal.SIGINT, handler)
+        said = capsys.readouterr()
+        return stopped.value.code, said.out, said.err
+
+    return run
+
+
+@pytest.fixture
+def works(run):
+    def works(*words):
+        code, out, err = run(*words)
+        assert (code, err) == (0, "")
+        return out
+
+    return works
+
+
+@pytest.fixture
+def refused(run):
+    """That the command exits with 2 and says in one line what is wrong."""
+
+    def refused(*words, says):
+        code, out, err = run(*words)
+        assert code == 2
+        assert out == ""
+        assert err.startswith("diffclust: ")
+        assert err.endswith("\n")
+        assert err.count("\n") == 1
+        assert says in err
+        return err
+
+    return refused

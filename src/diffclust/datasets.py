@@ -16,7 +16,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from .reading.formats import TERMS, Arrays, json_lines, load_arrays, split
+from .reading.formats import Arrays, json_lines, load_arrays, split
+from .reading.texts import TERMS
 
 __all__ = ["load", "names"]
 

@@ -18,7 +18,7 @@ from .callbacks import TrainingRecord
 from .explain import ClusterExplanation, RowExplanation
 from .explain.clusters import Census
 from .explain.pictures import displayable
-from .explain.rows import Subject, decoded_centers
+from .explain.rows import Subject, decoded_centers, names_of
 from .explain.words import heaviest
 from .extras import extra
 from .report.layout import Layout, follow, spread_out
@@ -105,7 +105,7 @@ def centers(estimator: Any, *, columns: int = 10) -> Any:
     pictures = (
         displayable(decoded.numpy(), min(0.0, float(decoded.min())), max(1.0, float(decoded.max()))) if images else ()
     )
-    names = list(getattr(estimator, "feature_names_in_", [f"x{i}" for i in range(estimator.n_features_in_)]))
+    names = names_of(estimator, None)
     for j in range(k):
         where = {"row": j // columns + 1, "col": j % columns + 1}
         if images:

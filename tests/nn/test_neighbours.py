@@ -88,6 +88,15 @@ def test_weights_of_equal_distances_are_one():
     assert (fuzzy_weights(torch.zeros(3, 15)) == 1).all()
 
 
+def test_weights_of_distances_that_rounding_put_out_of_order():
+    """As of rows that are nearly equal: 1 - cos is not as exact as the distances it was sorted by."""
+    distance = torch.full((1, 15), 3e-7)
+    distance[0, 3] = 1e-7
+    weights = fuzzy_weights(distance)
+    assert (weights <= 1).all()
+    assert (weights > 0).all()
+
+
 def test_neighbours_are_drawn_in_proportion_to_their_weights():
     graph = NeighbourGraph(torch.tensor([[4, 7, 9]]), torch.tensor([[1.0, 0.5, 0.5]]))
     uniform = (torch.arange(1000) + 0.5)[None] / 1000

@@ -13,7 +13,7 @@ from .. import __version__
 from .comparing import compare, demo, methods
 from .errors import Wrong, complaint, say, show_warning
 from .explaining import explain, report
-from .fitting import fit, predict
+from .fitting import describe, fit, predict
 from .reproducing import reproduce
 
 __all__ = ["app", "main"]
@@ -42,7 +42,7 @@ def _root(
         raise Wrong(f"{context.invoked_subcommand}: only 'fit' is for several processes.")
 
 
-for command in (methods, fit, predict, explain, report, compare, demo, reproduce):  # as --help lists them
+for command in (methods, describe, fit, predict, explain, report, compare, demo, reproduce):  # as --help lists them
     app.command()(command)
 
 

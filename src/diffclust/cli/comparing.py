@@ -10,8 +10,8 @@ import typer
 
 from ..methods import METHODS, TRANSDUCTIVE
 from .errors import Wrong
-from .folders import beside
-from .options import Clusters, Data, Device, Seed, check_out, estimator_of
+from .folders import Source, beside
+from .options import Clusters, Column, Config, Data, Device, Label, Seed, Skip, check_out, estimator_of, wishes_of
 from .tables import print_table, print_unlabelled
 
 if TYPE_CHECKING:
@@ -36,6 +36,10 @@ def compare(
     seeds: Annotated[int, typer.Option(help="How many seeds each.", min=1)] = 3,
     device: Device = "auto",
     out: Annotated[Path | None, typer.Option(help="Also write every run to this .csv file.")] = None,
+    column: Column = None,
+    skip: Skip = None,
+    label: Label = None,
+    config: Config = None,
 ) -> None:
     """Run several methods over seeds and print the scores: mean and standard deviation."""
     from ..baselines import BASELINES
@@ -48,14 +52,16 @@ def compare(
     unknown = [name for name in names if name not in ours and name not in BASELINES]
     if unknown or not names:
         raise Wrong(f"Unknown method {', '.join(unknown)!r}: choose from {', '.join([*sorted(ours), *BASELINES])}.")
-    X, y, _ = read(data)
-    rows = None if y is not None and ours.issuperset(names) else flat(X)
+    X, y, _ = read(data, label=label)
+    wishes = wishes_of(column, skip)
+    rows = None if y is not None and ours.issuperset(names) else flat(X, wishes)
     runs = []
     for name in sorted(names, key=lambda name: name in ours):  # the classical are quick: what is wrong shows at once
         for seed in range(seeds):
             began = time.perf_counter()
             if name in ours:
-                labels = estimator_of(name, k, {"random_state": seed, "device": device}).fit_predict(X)
+                settings = {"random_state": seed, "device": device, "columns": wishes}
+                labels = estimator_of(name, k, settings).fit_predict(X)
             else:
                 labels = BASELINES[name](rows, k, seed)
             seconds = time.perf_counter() - began
@@ -107,7 +113,7 @@ def demo(
     centers = estimator.inverse_transform(estimator.cluster_centers_)
     sureness = estimator.predict_proba(images).max(1)
     write_png(picture, cluster_sheet(images, estimator.labels_, sureness, centers))
-    save(estimator, out / "model", beside("digits", None, record))
+    save(estimator, out / "model", beside(Source("digits"), record))
     print(f"{picture}: a row a cluster, its decoded centre first, then its surest members.")
     print(f"{out / 'model'}: the model; try 'diffclust explain {out / 'model'} --row 7'.")
     try:
@@ -118,10 +124,18 @@ def demo(
         print(f"{page.resolve()}: the report; open it in a browser.")
 
 
-def flat(X: Any) -> Any:
-    """Rows for the classical methods: images flattened and scaled as ours are, sparse rows made dense."""
+def flat(X: Any, wishes: dict[str, str] | None = None) -> Any:
+    """Rows for the classical methods: images flattened and scaled as ours are, sparse rows made dense, tables read as
+    for ours, in their units."""
     import numpy as np
 
+    from ..reading.tables import Columns, wants_reading
+
+    if wants_reading(X, wishes):  # type: ignore[arg-type]
+        reading = Columns.fit(X, wishes)  # type: ignore[arg-type]
+        rows: Any = reading.transform(X)
+        rows = np.asarray(rows.toarray() if hasattr(rows, "toarray") else rows)
+        return rows if reading.scale is None else rows / reading.scale
     if hasattr(X, "toarray"):
         return X.toarray()
     X = np.asarray(X)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .errors import Wrong
-from .folders import read_for, record_of, source_of, words_of
-from .options import Device, Model, check_out
+from .folders import captions_of, read_for, record_of, source_of, words_of
+from .options import Config, Device, Embeddings, Model, check_out
 from .tables import print_table, print_unlabelled
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ def explain(
         int | None, typer.Option("--with", help="Why is --row together with, or apart from, this one?")
     ] = None,
     cluster: Annotated[int | None, typer.Option(help="What is this cluster?")] = None,
+    embeddings: Embeddings = None,
     as_json: Annotated[bool, typer.Option("--json", help="Everything, as JSON.")] = False,
     device: Device = "auto",
 ) -> None:
@@ -40,11 +41,13 @@ def explain(
 
     saved = opened(model)
     estimator = saved.estimator(device=device)
-    X, names, source = None, None, data
+    X: Any = None
+    names: list[str] | None = None
+    called: list[str] | None = None
     if row is not None or cluster is not None:
-        X, source = _rows(saved, estimator, data, needed=row is not None)
-        words = words_of(saved)
-        names = None if words is None else words.terms if as_json else [f"“{term}”" for term in words.terms]
+        X, called = _rows(saved, estimator, data, embeddings, needed=row is not None)
+        terms = _terms(saved, estimator)
+        names = terms if terms is None or as_json else [f"“{term}”" for term in terms]
     if row is not None and pair is not None:
         said = estimator.explain_pair(_row(X, row), _row(X, pair), feature_names=names)
     elif row is not None:
@@ -57,10 +60,12 @@ def explain(
         print(json.dumps(said.to_dict()))
         return
     asked = [i for i in (row, pair) if i is not None]
-    _print_captions(source, asked)
+    if called is not None:
+        for i in asked:
+            print(f"Row {i}: {textwrap.shorten(called[i], 100, placeholder=' …')}")
     print(textwrap.fill(said.sentence, 100))
     if asked:
-        _print_inputs(said, X, asked, sparse=names is not None)
+        _print_inputs(said, estimator, X, asked, sparse=names is not None)
         _print_sum(said, said.margin if pair is None else said.evidence)
         if said.feature_names is None:
             print(f"What that means in pixels: the heat maps of 'diffclust report {model}'.")
@@ -73,26 +78,27 @@ def report(
     sample: Annotated[int, typer.Option(help="How many rows the page shows.", min=10)] = 2000,
     layout: Annotated[str, typer.Option(help="Of the map: t-SNE or PCA.")] = "t-SNE",
     title: Annotated[str | None, typer.Option(help="Of the page.")] = None,
+    embeddings: Embeddings = None,
     device: Device = "auto",
+    config: Config = None,
 ) -> None:
     """Write one HTML page about a fitted model, which opens offline."""
-    from ..reading.files import captions
     from ..saving.load import opened
 
     out = out or model / "report.html"
     saved = opened(model)
     estimator = saved.estimator(device=device)
-    source = data or source_of(saved, "report")
-    check_out(out, folder=False, reads=source)
-    X, y, words = read_for(saved, estimator, source)
+    source = source_of(saved, "report", data, embeddings)
+    check_out(out, folder=False, reads=source.data)
+    X, y, shown = read_for(saved, estimator, source)
     path = estimator.report(
         out,
         X,
         y,
         record=record_of(saved),
-        captions=captions(source),
-        feature_names=words.terms if words is not None else None,
-        title=title or f"{type(estimator).__name__} on {Path(source).name}",
+        captions=captions_of(estimator, source, shown),
+        feature_names=_terms(saved, estimator),
+        title=title or f"{type(estimator).__name__} on {Path(source.data).name}",
         sample=sample,
         layout=layout,
     )
@@ -100,16 +106,27 @@ def report(
     print(f"{path}: open it in any browser; it needs no network.")
 
 
-def _rows(saved: "Saved", estimator: Any, data: str | None, *, needed: bool) -> tuple[Any, str | None]:
-    """X, and where it is from: DATA, or what the model was fitted on. Where that is not to be had, and is not needed,
-    neither."""
+def _terms(saved: "Saved", estimator: Any) -> list[str] | None:
+    """The words, where texts are all that the model was fitted on."""
+    words, reading = words_of(saved), getattr(estimator, "columns_", None)
+    if words is not None:
+        return words.terms
+    return reading.features if reading is not None and reading.is_text else None
+
+
+def _rows(
+    saved: "Saved", estimator: Any, data: str | None, embeddings: Path | None, *, needed: bool
+) -> tuple[Any, list[str] | None]:
+    """X, and what to call its rows: DATA, or what the model was fitted on. Where that is not to be had, and is not
+    needed, neither."""
     try:
-        source = data or source_of(saved, "explain")
-        return read_for(saved, estimator, source).X, source
+        source = source_of(saved, "explain", data, embeddings)
+        read = read_for(saved, estimator, source)
     except (FileNotFoundError, Wrong):
         if needed or data is not None:
             raise
         return None, None
+    return read.X, captions_of(estimator, source, read.shown)
 
 
 def _row(X: Any, i: int) -> Any:
@@ -119,23 +136,14 @@ def _row(X: Any, i: int) -> Any:
     return X.iloc[[i]] if hasattr(X, "iloc") else X[[i]]
 
 
-def _print_captions(source: str | None, asked: list[int]) -> None:
-    """Which file, or the beginning of which text."""
-    from ..reading.files import captions
-
-    called = captions(source) if source is not None and asked else None
-    if called is not None:
-        for i in asked:
-            print(f"Row {i}: {textwrap.shorten(called[i], 100, placeholder=' …')}")
-
-
-def _print_inputs(said: Any, X: Any, asked: list[int], *, sparse: bool) -> None:
+def _print_inputs(said: Any, estimator: Any, X: Any, asked: list[int], *, sparse: bool) -> None:
     """The features that count most, with their values in the rows asked about."""
     import numpy as np
 
     if said.attributions is None or said.feature_names is None:
         return
-    rows = [_row(X, i) for i in asked]
+    reading = getattr(estimator, "columns_", None)
+    rows = [_row(X, i) if reading is None else reading.transform(_row(X, i)) for i in asked]
     values = [row.toarray()[0] if hasattr(row, "toarray") else np.asarray(row)[0] for row in rows]
     weights = said.attributions.ravel()
     order = [i for i in np.argsort(-np.abs(weights), kind="stable")[:SHOWN].tolist() if weights[i]]

@@ -1,16 +1,35 @@
-"""diffclust fit, diffclust predict."""
+"""diffclust fit, diffclust predict, diffclust describe."""
 
+import json
 import sys
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from .errors import Wrong, say
-from .folders import beside, read_for, words_of
-from .options import Clusters, Data, Device, Model, Seed, Setting, check_out, estimator_of, settings_of
-from .tables import print_table, print_unlabelled
+from .folders import Source, beside, read_for, read_source, source_of, words_of
+from .options import (
+    Clusters,
+    Column,
+    Config,
+    Data,
+    Device,
+    Embeddings,
+    Json,
+    Keep,
+    Label,
+    Model,
+    Seed,
+    Setting,
+    Skip,
+    check_out,
+    estimator_of,
+    settings_of,
+    wishes_of,
+)
+from .tables import print_reading, print_table, print_unlabelled
 
 
 def fit(
@@ -26,14 +45,20 @@ def fit(
     checkpoint: Annotated[Path | None, typer.Option(help="Folder to keep the state in, to survive a kill.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint, exactly.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress bar.")] = False,
+    column: Column = None,
+    skip: Skip = None,
+    label: Label = None,
+    embeddings: Embeddings = None,
+    keep: Keep = None,
+    as_json: Json = False,
+    config: Config = None,
 ) -> None:
     """Cluster DATA and save the model; with torchrun --nproc-per-node=N -m diffclust fit ..., in N processes."""
     from ..callbacks import TrainingRecord
     from ..engine.checkpoint import keeping_checkpoints
     from ..engine.distributed import distributed, times_restarted
-    from ..reading.files import Table, read
     from ..saving.answers import as_csv
-    from ..saving.folder import LABELS, SETTINGS
+    from ..saving.folder import CLUSTERS, LABELS, SETTINGS
     from ..saving.save import save
 
     if resume and checkpoint is None:
@@ -47,6 +72,8 @@ def fit(
     }
     if epochs is not None:
         settings["epochs"] = epochs
+    settings["columns"] = wishes_of(column, skip)
+    source = Source(data, label, None if embeddings is None else str(embeddings))
     record = TrainingRecord()
     estimator = estimator_of(method, k, {**settings, **settings_of(method, setting or []), "callbacks": [record]})
     with distributed() as processes:
@@ -58,10 +85,15 @@ def fit(
                 if _is_begun(checkpoint) and not (resume or times_restarted()):
                     raise Wrong(f"{checkpoint} holds a checkpoint: add --resume to go on from it, or remove it.")
             in_groups = Path(data).suffix == ".parquet" and Path(data).is_file() and not processes.alone
-            X, y, words = Table(Path(data)) if in_groups else read(data)
+            X, y, shown = (Path(data), None, None) if in_groups else read_source(source)
+            own = _own_columns(source, shown, keep)
+        given = estimator._read(X)  # and everything checked, before the reading is shown
+        reading = given.attributes.get("columns_")
+        if reading is not None and processes.leads and not as_json:
+            print_reading(reading, len(given.rows), data)
         began = time.perf_counter()
         with keeping_checkpoints():
-            estimator.fit(X)
+            estimator.fit(given)
         seconds = time.perf_counter() - began
     if not processes.leads:
         return
@@ -70,33 +102,127 @@ def fit(
     if stopped and (out / SETTINGS).exists():
         say(f"stopped: this model is not saved, and the one in {out} is left as it was.{go_on}")
         raise typer.Exit(1)
+    labels, told = estimator.labels_, _told_clusters(estimator, given, shown)
     try:
-        files = {**beside(data, words, record), LABELS: as_csv(estimator.labels_, _files(data))}
-        save(estimator, out, files)
+        files = {**beside(source, record), LABELS: as_csv(labels, own)}
+        save(estimator, out, {**files, CLUSTERS: _clusters_csv(told)} if told else files)
     except OSError:
         if _is_begun(checkpoint):
             say(f"not saved, but the training is in {checkpoint}: add --resume to save it once there is room.")
         raise
     if checkpoint is not None and not stopped:
         _clear(checkpoint)
+    found = {} if y is None else _scores(y, labels)
+    if as_json:
+        answer = {
+            "data": data,
+            "out": str(out),
+            "method": type(estimator).__name__,
+            "rows": len(labels),
+            "sizes": list(estimator.diagnostics_["sizes"]),
+            "clustering_loss": estimator.clustering_loss_,
+            "seconds": seconds,
+            "scores": found,
+            "columns": None if reading is None else {each.name: each.told for each in reading.columns},
+            "clusters": told,
+            "warnings": estimator.diagnostics_["warnings"],
+        }
+        print(json.dumps(answer))
+        if stopped:
+            raise typer.Exit(1)
+        return
     rows = [
-        ["rows", f"{len(estimator.labels_):,}"],
+        ["rows", f"{len(labels):,}"],
         ["clusters", " ".join(str(size) for size in estimator.diagnostics_["sizes"])],
         ["clustering loss", f"{estimator.clustering_loss_:.6g}"],
         ["seconds", f"{seconds:.1f}"],
+        *([name, f"{100 * value:.2f}"] for name, value in found.items()),
     ]
-    if y is not None:
-        from ..metrics import is_labelled, scores
-
-        known = is_labelled(y)
-        rows += [[name, f"{100 * value:.2f}"] for name, value in scores(y[known], estimator.labels_[known]).items()]
     print_table(["", f"{type(estimator).__name__} on {data}"], rows)
+    if told:
+        print_table(["cluster", "rows", "set apart by"], [[str(j), *line] for j, line in enumerate(told)])
     print_unlabelled(y)
     print(f"Saved to {out}: 'diffclust predict {out} NEW --out labels.csv' labels new rows.")
     print(f"'diffclust report {out}' makes a page of it, 'diffclust explain {out} --row 0' says why.")
     if stopped:
         say(f"stopped: the model in {out} is as far as training had come.{go_on}")
         raise typer.Exit(1)
+
+
+def _scores(y: Any, labels: Any) -> dict[str, float]:
+    from ..metrics import is_labelled, scores
+
+    known = is_labelled(y)
+    return scores(y[known], labels[known])
+
+
+def _told_clusters(estimator: Any, given: Any, shown: Any) -> list[list[str]]:
+    """Of a table or of texts: the size of each cluster, and what sets it apart."""
+    from ..explain.clusters import cluster_sentences
+
+    told = cluster_sentences(estimator, given, shown)
+    return [[str(size), text] for size, text in zip(estimator.diagnostics_["sizes"], told, strict=False)]
+
+
+def _clusters_csv(told: list[list[str]]) -> bytes:
+    import csv
+    import io
+
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["cluster", "rows", "set apart by"])
+    writer.writerows([j, *line] for j, line in enumerate(told))
+    return text.getvalue().encode("utf-8", "surrogateescape")
+
+
+def _own_columns(source: Source, shown: Any, keep: list[str] | None) -> dict[str, list[Any]]:
+    """What stands beside the labels: the file of each image or text, and the columns to keep."""
+    from ..reading.files import captions
+    from ..reading.frames import columns_of, is_frame
+
+    files = captions(source.data) if Path(source.data).expanduser().is_dir() else None
+    own: dict[str, list[Any]] = {"file": list(files)} if files else {}
+    if not keep:
+        return own
+    if not is_frame(shown):
+        raise Wrong(f"--keep {keep[0]}: {source.data} has no columns with names.")
+    names = [str(name) for name in shown.columns]
+    wanted = names if keep == ["all"] else keep
+    for name in wanted:
+        if name not in names:
+            raise Wrong(f"--keep {name}: there is no such column; there are {', '.join(names[:10])}.")
+        if name in ("row", "file", "label"):
+            raise Wrong(f"--keep {name}: the labels' file has a column of that name.")
+    cells = columns_of(shown, wanted)
+    return own | {name: ["" if value is None or value != value else value for value in cells[name]] for name in cells}
+
+
+def describe(
+    data: Data,
+    column: Column = None,
+    skip: Skip = None,
+    label: Label = None,
+    as_json: Json = False,
+    config: Config = None,
+) -> None:
+    """How DATA would be read: a line a column. Nothing is trained or written."""
+    from ..reading.frames import is_frame
+    from ..reading.tables import Columns
+
+    X, y, _ = read_source(Source(data, label))
+    reading = Columns.fit(X, wishes_of(column, skip)) if is_frame(X) else None  # type: ignore[arg-type]
+    classes = None if y is None else len({str(value) for value in y if value is not None})
+    if as_json:
+        read = () if reading is None else reading.columns
+        columns = [{"told": each.told, **each.to_dict(), "words": None} for each in read]
+        print(json.dumps({"data": data, "shape": list(X.shape), "columns": columns, "classes": classes}))
+        return
+    if reading is None:
+        print(f"{data}: {X.shape[0]:,} rows of shape {tuple(X.shape[1:])}, numbers of type {X.dtype}.")
+    else:
+        print_reading(reading, X.shape[0], data)
+    if classes is not None:
+        print(f"Labels of {classes} classes are there: for scores alone.")
 
 
 def _is_begun(checkpoint: Path | None) -> bool:
@@ -119,7 +245,11 @@ def predict(
     data: Data,
     out: Annotated[Path, typer.Option(help="A .csv, .parquet or .npy file, written as the rows are read.")],
     proba: Annotated[bool, typer.Option("--proba", help="The probabilities too.")] = False,
+    embeddings: Embeddings = None,
+    keep: Keep = None,
     device: Device = "auto",
+    as_json: Json = False,
+    config: Config = None,
 ) -> None:
     """Label the rows of DATA with a fitted model."""
     if out.suffix not in (".csv", ".npy", ".parquet"):
@@ -133,15 +263,14 @@ def predict(
 
     saved = opened(model)
     estimator = saved.estimator(device=device)
-    in_groups = Path(data).suffix == ".parquet" and Path(data).is_file() and words_of(saved) is None
-    X = Path(data) if in_groups else read_for(saved, estimator, data)[0]
+    in_groups = Path(data).suffix == ".parquet" and Path(data).is_file() and not (keep or embeddings)
+    source = source_of(saved, "predict", data, embeddings)
+    in_groups = in_groups and words_of(saved) is None and source.label is None
+    X, _, shown = (Path(data), None, None) if in_groups else read_for(saved, estimator, source)
     given = read_rows(estimator, X, fitting=False)
-    write(out, estimator.predict_in_parts(given), len(given.rows), proba=proba, files=_files(data))
-    print(f"{len(given.rows):,} labels in {out}")
-
-
-def _files(data: str) -> list[str] | None:
-    """The files of a folder, one a row."""
-    from ..reading.files import captions
-
-    return captions(data) if Path(data).expanduser().is_dir() else None
+    own = _own_columns(source, shown, keep)
+    write(out, estimator.predict_in_parts(given), len(given.rows), proba=proba, beside=own)
+    if as_json:
+        print(json.dumps({"out": str(out), "rows": len(given.rows)}))
+    else:
+        print(f"{len(given.rows):,} labels in {out}")

@@ -1,9 +1,9 @@
-"""What stands beside a saved model in its folder: the words of texts, the record of training, where the data were."""
+"""What stands beside a saved model in its folder: the record of training, where the data were."""
 
 import hashlib
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from .errors import Wrong
 
@@ -16,12 +16,40 @@ BLOCKS, BLOCK = 64, 1 << 16  # of a file that are looked at, to know it again
 FILES = 256  # of a folder
 
 
-def beside(data: str, words: "Words | None", record: "TrainingRecord") -> dict[str, bytes]:
-    """What is saved together with a model."""
-    from ..saving.folder import RECORD, SOURCE, WORDS
+class Source(NamedTuple):
+    """Where rows are from: DATA, its column of labels, and the embeddings that stand for its rows."""
 
-    files = {RECORD: record.to_bytes(), SOURCE: _source(data)}
-    return files if words is None else {WORDS: words.to_json().encode(), **files}
+    data: str
+    label: str | None = None
+    embeddings: str | None = None
+
+
+class Read(NamedTuple):
+    """Rows, and the table or texts they are shown with, where these are something else."""
+
+    X: Any
+    y: Any
+    shown: Any
+
+
+def beside(source: Source, record: "TrainingRecord") -> dict[str, bytes]:
+    """What is saved together with a model."""
+    from ..saving.folder import RECORD, SOURCE
+
+    return {RECORD: record.to_bytes(), SOURCE: _described(source)}
+
+
+def read_source(source: Source, **as_fitted: Any) -> Read:
+    """X and y; with embeddings, these are X."""
+    from ..reading.files import read
+
+    X, y, _ = read(source.data, label=source.label, label_is_there=not as_fitted, **as_fitted)
+    if source.embeddings is None:
+        return Read(X, y, X)
+    rows = read(source.embeddings).X
+    if len(rows) != X.shape[0]:
+        raise Wrong(f"{source.embeddings} has {len(rows)} rows, but {source.data} has {X.shape[0]}.")
+    return Read(rows, y, X)
 
 
 def words_of(saved: "Saved") -> "Words | None":
@@ -45,26 +73,54 @@ def record_of(saved: "Saved") -> "TrainingRecord | None":
     return None if blob is None else TrainingRecord.from_bytes(blob, saved.folder / RECORD)
 
 
-def read_for(saved: "Saved", estimator: Any, data: str) -> Any:
-    """DATA as the saved model wants it: images of its size and depth, texts in its words."""
-    from ..reading.files import read
+def read_for(saved: "Saved", estimator: Any, source: Source) -> Read:
+    """DATA as the saved model wants it: images of its size and depth, a table for a table."""
+    from ..reading.frames import is_frame
 
-    known, sample = words_of(saved), estimator.shape_.row
+    sample, reading = estimator.shape_.row, getattr(estimator, "columns_", None)
     bits: Literal[8, 16] = 16 if estimator.image_divisor_ == 65535 else 8
-    table = read(data, image_shape=sample if len(sample) == 3 else None, image_bits=bits, words=known)
-    if known is None and table.words is not None:
-        raise Wrong(f"{data} holds texts, but {saved.folder} was not fitted on a file of texts.")
-    if known is not None and table.words is None:
-        raise Wrong(f"{saved.folder} was fitted on texts: give it a .jsonl file, not {data}.")
-    return table
+    read = read_source(source, image_shape=sample if len(sample) == 3 else None, image_bits=bits)
+    words = words_of(saved)
+    if words is not None:  # of a model that was saved before tables were read
+        if not is_frame(read.X) or "text" not in list(read.X.columns):
+            raise Wrong(f"{saved.folder} was fitted on texts: give it a .jsonl file, not {source.data}.")
+        return read._replace(X=words.transform([text or "" for text in read.X["text"]]))
+    if reading is not None and not is_frame(read.X) and source.embeddings is None:
+        kind = "texts" if reading.is_text else "a table"
+        raise Wrong(f"{saved.folder} was fitted on {kind}: give it a file with the columns {_some(reading.names)}.")
+    return read
 
 
-def _source(data: str) -> bytes:
-    place = Path(data).expanduser()
-    named = {"data": data}
-    if place.exists():
-        named = {"data": str(place.resolve()), "fingerprint": fingerprint(place)}
-    return json.dumps(named).encode()
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
+
+
+def captions_of(estimator: Any, source: Source, shown: Any) -> list[str] | None:
+    """What to call each row: its file, its text, or what tells it from the others."""
+    from ..reading.files import captions
+    from ..reading.frames import is_frame
+    from ..reading.tables import Columns
+
+    called = captions(source.data)
+    if called is not None and source.embeddings is None and not is_frame(shown):
+        return called
+    reading = getattr(estimator, "columns_", None)
+    if reading is None and is_frame(shown) and source.embeddings is not None:
+        reading = Columns.fit(shown)
+    return called if reading is None else reading.captions(shown) or called
+
+
+def _described(source: Source) -> bytes:
+    named = {"label": source.label, **_known("data", source.data)}
+    if source.embeddings is not None:
+        named |= _known("embeddings", source.embeddings)
+    return json.dumps({name: value for name, value in named.items() if value is not None}).encode()
+
+
+def _known(name: str, data: str) -> dict[str, str]:
+    """Where a file is, and what is in it."""
+    place, sign = Path(data).expanduser(), "fingerprint" if name == "data" else f"{name}_fingerprint"
+    return {name: str(place.resolve()), sign: fingerprint(place)} if place.exists() else {name: data}
 
 
 def fingerprint(place: Path) -> str:
@@ -85,32 +141,61 @@ def fingerprint(place: Path) -> str:
     return digest.hexdigest()
 
 
-def source_of(saved: "Saved", command: str) -> str:
-    """Where the data were; `command` is the one that asks. A folder may be a stranger's, and name a file of yours that
-    is not to be shown: what it names is read only where it knows what is in there."""
-    from .. import datasets
+def source_of(saved: "Saved", command: str, data: str | None = None, embeddings: Path | None = None) -> Source:
+    """Where the data were, or `data` if they are given; `command` is the one that asks. A folder may be a stranger's,
+    and name a file of yours that is not to be shown: what it names is read only where it knows what is in there."""
     from ..saving.folder import SOURCE
 
     path, folder = saved.folder / SOURCE, saved.folder
     name_it = f"diffclust {command} {folder} DATA"
+    own = None if embeddings is None else str(embeddings)
+    try:
+        said = _said(saved)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        if data is not None:
+            return Source(data, None, own)
+        raise Wrong(f"{path} is damaged ({error!r}): name the data, {name_it}") from error
+    if said is None:
+        if data is not None:
+            return Source(data, None, own)
+        raise Wrong(f"{folder} does not say which data it was fitted on: {name_it}")
+    if data is not None:
+        if said.embeddings is not None and own is None:
+            raise Wrong(f"{folder} was fitted on embeddings: give --embeddings for {data}, too.")
+        return Source(data, said.label, own)
+    signs = json.loads(saved.file(SOURCE) or b"{}")
+    _check_known(said.data, signs.get("fingerprint"), folder, name_it)
+    if said.embeddings is not None:
+        _check_known(said.embeddings, signs.get("embeddings_fingerprint"), folder, name_it)
+    return said
+
+
+def _said(saved: "Saved") -> Source | None:
+    """What the folder says of its data, unchecked; None where it says nothing."""
+    from ..saving.folder import SOURCE
+
     blob = saved.file(SOURCE)
     if blob is None:
-        raise Wrong(f"{folder} does not say which data it was fitted on: {name_it}")
-    try:
-        said = json.loads(blob)
-        source, known = said["data"], said.get("fingerprint")
-        place = Path(source)
-        is_there = place.is_absolute() and place.exists()
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise Wrong(f"{path} is damaged ({error!r}): name the data, {name_it}") from error
+        return None
+    said = json.loads(blob)
+    source = Source(said["data"], said.get("label"), said.get("embeddings"))
+    if not isinstance(source.data, str) or not all(isinstance(entry, str | None) for entry in source):
+        raise TypeError("it should hold strings")
+    _ = Path(source.data).exists(), Path(source.embeddings or "").exists()  # refuses names that no file has
+    return source
+
+
+def _check_known(source: str, known: Any, folder: Path, name_it: str) -> None:
+    from .. import datasets
+
+    place = Path(source)
     if not place.is_absolute():
         if source in datasets.names():
-            return source
+            return
         raise Wrong(f"{folder} was fitted on {source!r}, which is not the name of a data set: {name_it}")
-    if not is_there:
+    if not place.exists():
         raise FileNotFoundError(f"The data that {folder} was fitted on are no longer at {source}: {name_it}")
     if not (place.is_file() or place.is_dir()) or known is None or known != fingerprint(place):
         raise Wrong(
             f"{source} is not, or is no longer, what {folder} was fitted on: to read it all the same, {name_it}"
         )
-    return source

@@ -1,6 +1,7 @@
 """Arguments and options that several commands share, and how they are checked."""
 
 import os
+import tomllib
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,14 +10,68 @@ import typer
 from ..methods import METHODS, TRANSDUCTIVE
 from .errors import Wrong
 
+KINDS = ("number", "category", "date", "text", "skip")
+
+
+def read_config(context: typer.Context, path: Path | None) -> Path | None:
+    """Options from a file, which those on the command line override."""
+    if path is None or context.resilient_parsing:
+        return path
+    try:
+        given = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    except tomllib.TOMLDecodeError as error:
+        raise Wrong(f"{path} is not TOML: {error}.") from error
+    except UnicodeDecodeError as error:
+        raise Wrong(f"{path} is not UTF-8 text ({error}).") from error
+    known = {
+        spelling.lstrip("-").replace("-", "_"): parameter
+        for parameter in context.command.params
+        for spelling in (parameter.name or "", *parameter.opts)
+    }
+    found: dict[str, Any] = {}
+    for name, value in given.items():
+        parameter = known.get(name.replace("-", "_"))
+        if parameter is None or parameter.name == "config":
+            choices = ", ".join(sorted({str(parameter.name) for parameter in known.values()} - {"config", "help"}))
+            raise Wrong(f"{path}: unknown option {name!r}; there are {choices}.")
+        pairs = [f"{key}={entry}" for key, entry in value.items()] if isinstance(value, dict) else value
+        found[str(parameter.name)] = [pairs] if parameter.multiple and not isinstance(pairs, list) else pairs
+    context.default_map = {**(context.default_map or {}), **found}
+    return path
+
+
 Data = Annotated[
     str,
-    typer.Argument(help="A .npy, .npz, .csv, .parquet or .jsonl (text) file, a folder of images, or a data-set name."),
+    typer.Argument(
+        help="A .csv, .tsv, .jsonl (also .gz, .zst), .parquet, .feather, .npy or .npz file, a folder of images or "
+        "of .txt files, or a data-set name."
+    ),
 ]
 Model = Annotated[Path, typer.Argument(help="Folder of a fitted model.")]
 Clusters = Annotated[int, typer.Option("-k", "--clusters", help="How many clusters.")]
 Setting = Annotated[
     list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Any other setting of the method.")
+]
+Column = Annotated[
+    list[str] | None,
+    typer.Option("--column", metavar="NAME=KIND", help="Read it as number, category, date, text or skip."),
+]
+Skip = Annotated[list[str] | None, typer.Option("--skip", metavar="NAME", help="Leave this column out.")]
+Label = Annotated[
+    str | None,
+    typer.Option("--label", metavar="NAME", help="The column of true labels: for scores, never for the fit."),
+]
+Embeddings = Annotated[
+    Path | None, typer.Option(help="A .npy file with a row for each row of DATA: cluster by these, and show DATA.")
+]
+Keep = Annotated[
+    list[str] | None,
+    typer.Option("--keep", metavar="NAME", help="Write this column of DATA beside the labels; 'all' for all of them."),
+]
+Json = Annotated[bool, typer.Option("--json", help="The answer as JSON, for scripts.")]
+Config = Annotated[
+    Path | None,
+    typer.Option("--config", is_eager=True, callback=read_config, help="A .toml file with any of these options."),
 ]
 Seed = Annotated[int, typer.Option(help="Same seed, same answer.")]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
@@ -34,6 +89,17 @@ def estimator_of(name: str, k: int, settings: dict[str, Any]) -> Any:
     return method.load()(k, **settings)
 
 
+def wishes_of(column: list[str] | None, skip: list[str] | None) -> dict[str, str] | None:
+    """Kinds of columns by name, as --column and --skip say them."""
+    wishes = {}
+    for pair in column or []:
+        name, equals, kind = pair.rpartition("=")
+        if not equals or kind not in KINDS:
+            raise Wrong(f"--column {pair}: expected NAME=KIND with KIND one of {', '.join(KINDS)}.")
+        wishes[name] = kind
+    return {**wishes, **dict.fromkeys(skip or [], "skip")} or None
+
+
 def settings_of(name: str, given: list[str]) -> dict[str, Any]:
     """NAME=VALUE pairs as Python would read the values; what it cannot read is a string."""
     from ast import literal_eval
@@ -41,7 +107,7 @@ def settings_of(name: str, given: list[str]) -> dict[str, Any]:
     from typing import get_args
 
     known = {knob.name: knob.type for knob in fields(estimator_of(name, 2, {}))}
-    del known["n_clusters"], known["callbacks"]  # -k, and code
+    del known["n_clusters"], known["callbacks"], known["columns"]  # -k, code, and --column
     settings = {}
     for pair in given:
         key, equals, text = pair.partition("=")

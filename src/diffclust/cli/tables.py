@@ -3,6 +3,8 @@
 import sys
 from typing import Any
 
+MANY = 40  # lines of a table
+
 
 def print_table(header: list[str], rows: list[list[str]]) -> None:
     from rich.console import Console
@@ -13,6 +15,20 @@ def print_table(header: list[str], rows: list[list[str]]) -> None:
         table.add_row(*row)
     wide = None if sys.stdout.isatty() else 160  # in a file nothing needs to be folded
     Console(markup=False, highlight=False, width=wide).print(table)
+
+
+def print_reading(reading: Any, rows: int, data: str) -> None:
+    """How a table is read, a line a column; of many columns of numbers, only how many."""
+    columns = list(reading.columns)
+    plain = [column for column in columns if column.told == "number"]
+    if len(columns) > MANY and len(plain) > MANY // 2:
+        columns = [column for column in columns if column.told != "number"]
+    lines = [[column.name, column.told] for column in columns[:MANY]]
+    if len(columns) > MANY:
+        lines.append([f"{len(columns) - MANY} more", ""])
+    if len(columns) < len(reading.columns):
+        lines.append([f"{len(plain)} others", "number"])
+    print_table([f"{rows:,} rows of {data}", "is read as"], lines)
 
 
 def print_unlabelled(y: Any) -> None:

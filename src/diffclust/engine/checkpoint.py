@@ -246,6 +246,8 @@ def describe(value: Any) -> Any:
         return np.asarray(value).tolist()
     if isinstance(value, (tuple, list)):
         return [describe(item) for item in value]
+    if isinstance(value, dict):
+        return {key: describe(entry) for key, entry in sorted(value.items())}
     if isinstance(value, functools.partial):
         return [describe(value.func), describe(value.args), describe(sorted(value.keywords.items()))]
     if isinstance(value, nn.Module):  # its first weights may be drawn anew in every process

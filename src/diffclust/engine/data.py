@@ -206,6 +206,7 @@ class Data:
         n = len(rows)
         self.graph: NeighbourGraph | None = None  # batches then come with neighbours
         self.scaled: ScaledRows | None = None  # the rows' own units, once they are known
+        self.scale: Tensor | None = None  # what columns are divided by, where that is said and not told from the values
         self.rows, self.device, self.augment, self.processes = rows.to(device), device, augment, processes
         self.steps = max(1, n // batch_size)
         if self.steps * batch_size < 0.9 * n:

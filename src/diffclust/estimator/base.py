@@ -6,7 +6,7 @@ import math
 import os
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
 
@@ -35,6 +35,7 @@ from ..nn.augment import jitter
 from ..nn.autoencoders import Autoencoder
 from ..nn.cluster import Start
 from ..nn.neighbours import NeighbourGraph
+from ..reading.columns import KINDS
 from ..reading.inputs import Given, read
 from ..saving.onnx import Exportable
 from ..saving.save import save
@@ -61,6 +62,14 @@ AUTO_AUGMENT = 0.5  # augment="auto": strength of the random changes of images
 def _check_network(network: Any) -> None:
     if not isinstance(network, (str, nn.Module)):
         raise TypeError(f"network={network!r} should be a name or a module with encode and decode.")
+
+
+def _check_columns(columns: Any) -> None:
+    if columns is not None and not isinstance(columns, Mapping):
+        raise TypeError(f"columns={columns!r} should be a dictionary of kinds by name, or None.")
+    for name, kind in (columns or {}).items():
+        if kind not in KINDS:
+            raise ValueError(f"columns: {name!r} is to be {kind!r}, which should be one of {', '.join(KINDS)}.")
 
 
 def _check_callbacks(callbacks: Any) -> None:
@@ -110,6 +119,11 @@ class PrototypeClusterer(
         features: how the network learns before the centres are placed, and what holds it while the method trains:
             "reconstruction" (an autoencoder) or "neighbours" (rows that are near stay near, as in UMAP). "auto":
             neighbours for rows, reconstruction for images, and for every network that is given by name or as a module.
+        columns: of a table, kinds by name where they are not what they look like: "number", "category", "date", "text",
+            or "skip" to leave it out. A table with words, dates or blanks is looked at in any case, one of numbers
+            alone where this is given, be it empty.
+        scale: of rows: True divides each column by its standard deviation, False all by one number. "auto": so that
+            all columns of a table of mixed kinds count alike; other rows as their values suggest.
         pretrain_epochs: epochs of the autoencoder alone. "auto" follows the number of rows.
         epochs: epochs of the method. "auto" follows the number of rows.
         batch_size: rows a step. "auto": 64 below 5,000 rows, 128 below 20,000, 256 from there on; where the network
@@ -142,6 +156,7 @@ class PrototypeClusterer(
         model_: the `nn.Module`, usable on its own.
         n_features_in_: columns of X.
         feature_names_in_: their names, where X had some.
+        columns_: how a table was read; not there for rows of numbers.
         shape_: of one row or image, as `fit` saw it.
         image_divisor_: what images are divided by; None where they are taken as they are.
     """
@@ -152,6 +167,8 @@ class PrototypeClusterer(
     network: str | nn.Module = knob("auto", check=_check_network)
     embedding_dim: int = knob(10, low=1)
     features: Literal["auto", "reconstruction", "neighbours"] = knob("auto")
+    columns: Mapping[str, str] | None = knob(None, check=_check_columns)
+    scale: bool | Literal["auto"] = knob("auto")
     pretrain_epochs: int | Literal["auto"] = knob("auto", low=0)
     epochs: int | Literal["auto"] = knob("auto", low=0)
     batch_size: int | Literal["auto"] = knob("auto", low=2)  # batch norm needs two rows
@@ -245,6 +262,7 @@ class PrototypeClusterer(
         neighbours = self._by_neighbours(given.rows.row_shape)
         batch_size = self._batch_size(len(given.rows), neighbours)
         data = Data(given.rows, device, batch_size, augmentation, processes)
+        data.scale = self._scale(given, data)
         if neighbours:
             data.graph = self._graph(data)
         watchers = Watchers(self, quiet)
@@ -260,6 +278,12 @@ class PrototypeClusterer(
         restarts = [self._restart(job, number, data, narrow) for number in range(self.n_init)]
         watchers.expect(epochs=restarts[0].expected_epochs)
         return restarts
+
+    def _scale(self, given: Given, data: Data) -> Tensor | None:
+        """What columns are divided by, where the table or the user says it."""
+        if self.scale == "auto" or len(data.row_shape) != 1:
+            return given.scale
+        return networks.even_units(data.summary, each=bool(self.scale))
 
     def _narrowed(self, data: Data) -> Data:
         """What is trained on: the data, or the principal components of wide rows where the network begins with them."""

@@ -63,6 +63,18 @@ def row_units(values: Summary) -> tuple[Tensor, Tensor]:
     return values.mean.cpu(), torch.where(varies, scale, 1.0).float()
 
 
+def even_units(values: Summary, each: bool) -> Tensor:
+    """The standard deviation of each column, or of all together; one for those that do not vary."""
+    deviation = values.deviation.cpu()
+    scale = deviation if each else torch.full_like(deviation, values.spread)
+    return torch.where((deviation > 0) & (scale > 0), scale, 1.0)
+
+
+def column_units(data: Data) -> tuple[Tensor, Tensor]:
+    """Shift and scale of each column: as the table or the user says, else told from the values."""
+    return row_units(data.summary) if data.scale is None else (data.summary.mean.cpu(), data.scale)
+
+
 def scaled_rows(data: Data) -> ScaledRows:
     """The rows in units of their own; found once for all networks of a fit."""
     if data.scaled is None:
@@ -72,7 +84,7 @@ def scaled_rows(data: Data) -> ScaledRows:
         index = torch.linspace(0, len(data) - 1, size, dtype=torch.float64).long().to(data.device)
         rows = torch.cat([data.take_checked(part).cpu() for part in index.split(data.chunk)])
         with seeded(0, data.device):  # principal components of many columns are found by iterations
-            data.scaled.set_rows(*row_units(data.summary), rows)
+            data.scaled.set_rows(*column_units(data), rows)
     return data.scaled
 
 
@@ -102,7 +114,9 @@ def build(
         return network
     if kind == "identity":
         return Identity(data.row_shape)
-    shift, scale = units(values, data.row_shape) if rescale is True else (torch.zeros(()), torch.ones(()))
+    shift, scale = torch.zeros(()), torch.ones(())
+    if rescale is True:
+        shift, scale = units(values, data.row_shape) if data.scale is None else column_units(data)
     if rescale == "mean":
         shift = values.mean.cpu()
     bounded = rescale is True and len(data.row_shape) == 3

@@ -42,17 +42,19 @@ def fit_each(pairs: Sequence[tuple[E, Any]]) -> list[E]:
     records = [id(c) for estimator, _ in beside for c in estimator.callbacks if isinstance(c, TrainingRecord)]
     if len(set(records)) < len(records):
         raise ValueError("A TrainingRecord watches one fit: give every estimator its own.")
-    given: dict[int, Given] = {}
-    for estimator, X in beside:
-        if id(X) not in given:
+    given: dict[tuple[int, str], Given] = {}  # a table may be read in more than one way
+    keys = [(id(X), repr(estimator.columns)) for estimator, X in beside]
+    for key, (estimator, X) in zip(keys, beside, strict=True):
+        if key not in given:
             with learning():
                 one = read(estimator, X, fitting=True)
-                given[id(X)] = replace(one, rows=one.rows.to(choose_device(estimator.device)))  # one copy for all
+                given[key] = replace(one, rows=one.rows.to(choose_device(estimator.device)))  # one copy for all
     with learning(), contextlib.ExitStack() as reserved:
         for estimator, _ in beside:
             reserved.enter_context(estimator._reserved())
         fits = [
-            estimator._restarts(estimator._read(given[id(X)]), quiet=i > 0) for i, (estimator, X) in enumerate(beside)
+            estimator._restarts(estimator._read(given[key]), quiet=i > 0)
+            for i, (key, (estimator, _)) in enumerate(zip(keys, beside, strict=True))
         ]
         train([restart for restarts in fits for restart in restarts])
         for (estimator, _), restarts in zip(beside, fits, strict=True):

@@ -5,13 +5,17 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 import torch
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from ..engine.data import CHUNK, Data
+from ..engine.data import CHUNK, Data, SparseRows
+from ..reading.frames import is_frame
+from ..reading.tables import Columns
 from . import words
 from .rows import Subject, decoded_centers, names_of
+from .tables import ColumnFact, column_facts
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,6 +32,7 @@ class ClusterExplanation:
         features: what sets it apart, as (name, difference). With X, the members' mean less the others' in standard
             deviations of the feature; without, the decoded centre less the mean of the other decoded centres. None for
             images: see `difference`, that difference as a picture.
+        columns: of a table, with X: each column against the whole, most telling first.
     """
 
     cluster: int
@@ -42,6 +47,7 @@ class ClusterExplanation:
     typical: list[int] | None
     doubtful: list[tuple[int, float, int]] | None  # row, margin, runner-up
     features: list[tuple[str, float]] | None
+    columns: list[ColumnFact] | None = None
 
     @property
     def sentence(self) -> str:
@@ -53,7 +59,9 @@ class ClusterExplanation:
             parts.append(f"It is {how} than the average: {self.relative_tightness:.2f} of the mean squared distance.")
         if near:
             parts.append(f"Its nearest neighbours are {near}.")
-        if self.features:
+        if self.columns:
+            parts.append(f"It is set apart by {self.said}.")
+        elif self.features:
             parts.append(f"It is set apart by {words.weighted(self.features[:5])}.")
         if self.typical:
             parts.append(f"Most typical are rows {words.listing(map(str, self.typical[:3]))}.")
@@ -64,16 +72,22 @@ class ClusterExplanation:
             parts.append("This is what the model alone knows: give it rows to see who is in the cluster.")
         return " ".join(parts)
 
+    @property
+    def said(self) -> str:
+        """What sets it apart, in the words of the table; nothing where there is none."""
+        return words.listing(fact.sentence for fact in (self.columns or [])[:4])
+
     def __str__(self) -> str:
         return self.sentence
 
     def to_dict(self) -> dict[str, Any]:
         """Everything, as plain lists and numbers."""
+        columns = None if self.columns is None else [fact.to_dict() for fact in self.columns]
         names = (
             "cluster", "size", "share", "tightness", "relative_tightness", "neighbours", "center", "decoded",
             "difference", "typical", "doubtful", "features", "sentence",
         )  # fmt: skip
-        return {name: words.plain(getattr(self, name)) for name in names}
+        return {**{name: words.plain(getattr(self, name)) for name in names}, "columns": columns}
 
     def _repr_html_(self) -> str:
         parts = [words.paragraph(self.sentence)]
@@ -135,6 +149,12 @@ class Census:
         rows = np.arange(len(self.labels)) if j is None else np.flatnonzero(self.labels == j)
         return rows[np.argsort(self.margin[rows], kind="stable")[:n]].tolist()
 
+    def facts(self, j: int) -> list[ColumnFact] | None:
+        """Of a table, cluster j column by column."""
+        reading = getattr(self.subject.estimator, "columns_", None)
+        sizes = np.bincount(self.labels, minlength=len(self.means))
+        return column_facts(reading, self.means, self.spread, sizes, j) if reading is not None and sizes[j] else None
+
     def contrast(self, j: int) -> np.ndarray:
         """The members' mean less the others', in standard deviations: (f,)"""
         sizes = np.bincount(self.labels, minlength=len(self.means))
@@ -169,6 +189,25 @@ def explain_cluster(
         return describe_cluster(estimator, j, None, names_of(estimator, feature_names), n)
     subject = Subject.of(estimator, X, feature_names)
     return describe_cluster(estimator, j, Census.of(subject), subject.feature_names, n)
+
+
+def cluster_sentences(estimator: Any, X: Any, shown: Any = None) -> list[str]:
+    """What sets each cluster of the fitted rows X apart, in the words of their table, or of the texts `shown` with
+    them; nothing where there is neither."""
+    reading = getattr(estimator, "columns_", None)
+    k = len(estimator.cluster_centers_)
+    if reading is not None:
+        census = Census.of(Subject.of(estimator, X))
+        facts = [census.facts(j) or [] for j in range(k)]
+    elif is_frame(shown):
+        reading = Columns.fit(shown)
+        rows = Data(SparseRows(sp.csr_matrix(reading.transform(shown))), torch.device("cpu"))
+        means, spread = _moments(rows, torch.from_numpy(estimator.labels_), k)
+        sizes = np.bincount(estimator.labels_, minlength=k)
+        facts = [column_facts(reading, means, spread, sizes, j) if sizes[j] else [] for j in range(k)]
+    else:
+        return []
+    return [words.listing(fact.sentence for fact in own[:4]) for own in facts]
 
 
 def check_cluster(estimator: Any, j: Any) -> None:
@@ -220,4 +259,5 @@ def describe_cluster(
         typical=typical,
         doubtful=doubtful,
         features=features,
+        columns=None if census is None else census.facts(j),
     )

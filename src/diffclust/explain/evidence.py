@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from ..reading.inputs import Shape
+from ..reading.tables import Columns
 from . import words
 
 CAREFUL = 0.05  # an error worth a word
@@ -35,6 +36,7 @@ class Evidence:
     completeness_error: float | None
     feature_names: Sequence[str] | None  # of rows; pixels have none
     shape: Shape = field(repr=False)
+    reading: Columns | None = field(default=None, repr=False)  # of a table
 
     told: ClassVar[tuple[str, ...]]  # what `to_dict` gives
 
@@ -61,6 +63,10 @@ class Evidence:
             return [(f"pixel ({spot})", float(flat[i])) for spot, i in zip(spots, places, strict=True)]
         return words.heaviest(self.feature_names, flat, n)
 
+    def top_in_words(self, n: int) -> list[tuple[str, float]]:
+        """`top`, with the row's values where they can be said."""
+        return self.top(n)
+
     def heaviest(self, n: int) -> list[tuple[str, float]]:
         """The largest contributions, for (+) or against (-)."""
         return words.heaviest(self.contribution_names, self.contributions, n)
@@ -84,7 +90,7 @@ class Evidence:
             + (f": {said}." if said else ".")
         ]
         if self.attributions is not None and self.feature_names is not None:
-            top = words.weighted(self.top(5))
+            top = words.weighted(self.top_in_words(5))
             parts.append(f"Of the input, what counts most is {top}." if top else "Of the input, nothing counts.")
         for name, error in (("contributions", self.contribution_error), ("attributions", self.completeness_error)):
             if error is not None and error > CAREFUL:

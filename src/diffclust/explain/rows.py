@@ -60,6 +60,14 @@ class RowExplanation(Evidence):
         )
         return " ".join([where, *self.reasons(f"The margin of {self.margin:.4g} between them")])
 
+    def top_in_words(self, n: int) -> list[tuple[str, float]]:
+        """ "income 2.1 sd above", where the row is of a table."""
+        if self.reading is None or self.attributions is None:
+            return self.top(n)
+        order = np.argsort(-np.abs(self.attributions), kind="stable")[:n].tolist()
+        weights = self.attributions.tolist()
+        return [(self.reading.phrase(i, float(self.sample[i])), weights[i]) for i in order if weights[i]]
+
     def pictures(self) -> list[str]:
         heat = super().pictures()
         if not heat:
@@ -122,6 +130,7 @@ def explain_subject(subject: "Subject", *, attributions: bool = True, baseline: 
                 feature_names=subject.feature_names,
                 sample=data.take(torch.tensor([i], device=data.device))[0].cpu().numpy(),
                 shape=subject.given.shape,
+                reading=getattr(subject.estimator, "columns_", None),
             )
         )
     return explanations
@@ -191,8 +200,9 @@ def names_of(estimator: Any, given: Sequence[str] | None) -> list[str] | None:
     """Names of the input features: the caller's, the data frame's, or x0, x1, ...; images have none."""
     if len(estimator.shape_.row) == 3:
         return None
-    width = estimator.n_features_in_
-    names = given if given is not None else getattr(estimator, "feature_names_in_", None)
+    width, reading = int(np.prod(estimator.shape_.row)), getattr(estimator, "columns_", None)
+    known = getattr(estimator, "feature_names_in_", None) if reading is None else reading.features
+    names = known if given is None else given
     if names is None:
         return [f"x{i}" for i in range(width)]
     if len(names) != width:

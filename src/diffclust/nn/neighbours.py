@@ -135,7 +135,7 @@ def _smallest(values: Tensor, k: int) -> tuple[Tensor, Tensor]:
 def fuzzy_weights(distance: Tensor, steps: int = 40) -> Tensor:
     """w (n, k) from the distances of `nearest_neighbours`; σ_i is found by `steps` halvings of an interval. Where more
     than log2 k neighbours are as near as the nearest, their weights are one and σ_i is as small as it can be."""
-    beyond = distance - distance[:, :1]  # d_ij - ρ_i
+    beyond = (distance - distance[:, :1]).clamp_min(0)  # max(0, d_ij - ρ_i); rounding may put them out of order
     wanted = torch.log2(torch.tensor(float(distance.shape[1])))
     scale = beyond.mean(1, keepdim=True)
     low, high = torch.zeros_like(scale), torch.full_like(scale, 2.0**12)  # σ_i in units of the mean

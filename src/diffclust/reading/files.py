@@ -3,11 +3,19 @@
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
+
 from .. import datasets
-from .formats import READERS, TEXT_ENDINGS, Table, Words, json_lines, read_texts
-from .images import image_places, read_images
+from .columns import NoSuchLabel
+from .delimited import decode
+from .formats import READERS, Table
+from .frames import frame_of
+from .images import image_places, is_image, read_images
+from .texts import Words
 
 __all__ = ["Table", "Words", "captions", "read"]
+
+TEXT_FOLDER = ".txt"
 
 
 def read(
@@ -15,44 +23,73 @@ def read(
     *,
     image_shape: tuple[int, ...] | None = None,
     image_bits: Literal[8, 16] | None = None,
-    words: Words | None = None,
+    label: str | None = None,
+    label_is_there: bool = True,
 ) -> Table:
     """A user's data.
 
     .npy            an array, mapped and not loaded
     .npz            X (or images, data), y (or labels, target); one array alone is X; sparse as scipy saves it
-    .csv, .parquet  numeric columns; one named label, labels, y, target or class is y ("y" beside "x" is not);
-                    a DataFrame where pandas is installed; a first column without a name is an index, not data;
-                    in y, None stands for a label that is missing
-    .jsonl(.gz)     a JSON object a line with "text", perhaps "label": tf-idf of the 2000 commonest terms, or of
-                    `words` as an earlier `read` gave them
+    .csv, .tsv      cells with a separator between them, which is recognised, as is the encoding; also .gz and .zst
+    .parquet, .feather
+    .jsonl          a JSON object a line, each name a column; also .gz and .zst
+                    Tables are DataFrames where pandas is installed. The column `label`, or else one named label,
+                    labels, y, target or class is y ("y" beside "x" is not); a first column without a name is an index,
+                    not data; in y, None stands for a label that is missing
     a folder        images, in sorted order, brought to the commonest size and grey if all are, or to
                     `image_shape` (channels, h, w) as an earlier fit saw them; what is transparent is laid on white;
                     uint16 where every image has more than 8 bits a pixel and one goes beyond 255, else uint8, or
                     `image_bits` as an earlier fit saw them; names of sub-folders are y
+    a folder        of .txt files: a table with their text; names of sub-folders are y
     else            the name of a data set, as in `diffclust.datasets.load`
     """
     path = Path(path).expanduser()
     if path.is_dir():
-        return Table(*read_images(path, image_shape, image_bits))
+        texts = text_places(path)
+        return _read_texts(path, texts) if texts else Table(*read_images(path, image_shape, image_bits))
     if not path.exists():
         if str(path) in datasets.names():
             return Table(*datasets.load(str(path)))
         raise FileNotFoundError(f"No file, folder or data set {str(path)!r}{datasets.suggestion(str(path))}")
-    ending = next((ending for ending in (*READERS, *TEXT_ENDINGS) if path.name.lower().endswith(ending)), None)
+    ending = next((ending for ending in sorted(READERS, key=len)[::-1] if path.name.lower().endswith(ending)), None)
     if ending is None:
-        known = ", ".join((*READERS, *TEXT_ENDINGS))
-        raise ValueError(f"{path}: unknown ending {path.suffix!r}. Known: {known}, and folders of images.")
+        raise ValueError(
+            f"{path}: unknown ending {path.suffix!r}. Known: {', '.join(READERS)}, and folders of images or .txt files."
+        )
     if path.stat().st_size == 0:
         raise ValueError(f"{path} is empty: 0 bytes.")
-    return read_texts(path, words) if ending in TEXT_ENDINGS else READERS[ending](path)
+    if label is not None and label_is_there and ending in (".npy", ".npz"):
+        raise ValueError(f"{path} has no columns with names: there is no {label!r} for the labels.")
+    try:
+        return READERS[ending](path, label)
+    except NoSuchLabel:
+        if label_is_there:
+            raise
+        return READERS[ending](path, None)
+
+
+def text_places(folder: Path) -> list[Path]:
+    """The .txt files of a folder and its sub-folders, in sorted order; none where it holds images."""
+    found = sorted(path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
+    return [] if any(map(is_image, found)) else [path for path in found if path.suffix.lower() == TEXT_FOLDER]
+
+
+def _read_texts(folder: Path, places: list[Path]) -> Table:
+    texts = np.empty(len(places), object)
+    for i, place in enumerate(places):
+        try:
+            texts[i] = decode(place.read_bytes())
+        except ValueError as error:
+            raise ValueError(f"{place}: {error}") from error
+    inside = [place.relative_to(folder).parts for place in places]
+    y = np.array([parts[0] for parts in inside]) if all(len(parts) > 1 for parts in inside) else None
+    return Table(frame_of({"text": texts}), y)
 
 
 def captions(path: str | Path) -> list[str] | None:
-    """What to call each row of `read(path)`: the texts of .jsonl, the files of a folder of images; None for others."""
+    """What to call each row of `read(path)`: the files of a folder; None for others."""
     path = Path(path).expanduser()
     if path.is_dir():
-        return ["/".join(parts) for parts in image_places(path)]
-    if path.name.lower().endswith(TEXT_ENDINGS) and path.exists():
-        return [entry["text"] for _, entry in json_lines(path, text=str)]
+        texts = text_places(path)
+        return [text.relative_to(path).as_posix() for text in texts] or ["/".join(p) for p in image_places(path)]
     return None

@@ -14,13 +14,13 @@ from ..extras import extra
 ENDINGS = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff")
 
 
+def is_image(path: Path) -> bool:
+    return path.suffix.lower() in ENDINGS
+
+
 def image_places(folder: Path) -> list[tuple[str, ...]]:
     """Where the images of a folder lie in it, in the order in which they are read."""
-    places = sorted(
-        path.relative_to(folder).parts
-        for path in folder.rglob("*")
-        if path.suffix.lower() in ENDINGS and path.is_file()
-    )
+    places = sorted(path.relative_to(folder).parts for path in folder.rglob("*") if is_image(path) and path.is_file())
     # macOS leaves "._name.jpg" beside each image on foreign disks.
     places = [parts for parts in places if not any(part.startswith(".") for part in parts)]
     if not places:

@@ -24,7 +24,9 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from ..engine.data import CHUNK, ArrayRows, Data, DatasetRows, Rows, SparseRows, TensorRows, sample
 from . import formats
+from .frames import is_frame
 from .sources import IterableRows, ParquetRows
+from .tables import Columns, odd_columns, wants_reading
 
 Layout = Literal["rows", "grey", "channels-first", "channels-last"]
 MOST_CHANNELS = 4
@@ -74,6 +76,7 @@ class Given:
     shape: Shape
     give: Callable[[Tensor], Any]
     attributes: dict[str, Any]  # what a fitted estimator remembers of its data
+    scale: Tensor | None = None  # what the columns of a table are divided by, where kinds are mixed
 
 
 def read(estimator: Any, X: Any, *, fitting: bool) -> Given:
@@ -83,7 +86,7 @@ def read(estimator: Any, X: Any, *, fitting: bool) -> Given:
     if isinstance(X, DataLoader):
         X = X.dataset
     if isinstance(X, (str, os.PathLike)):
-        X = _opened(Path(X))
+        X = _opened(Path(X), None if fitting else getattr(estimator, "columns_", None))
     if not fitting:
         _check_single(estimator.shape_.row, X)
     if isinstance(X, Tensor):
@@ -99,11 +102,15 @@ def read(estimator: Any, X: Any, *, fitting: bool) -> Given:
             )
             rows.divisor = divisor or 1.0
         given = Given(rows, shape, _numpy, {"image_divisor_": divisor})
-        if isinstance(rows, ParquetRows):
+        if isinstance(rows, ParquetRows) and rows.reading is None:
             given.attributes["feature_names_in_"] = np.array(rows.columns, dtype=object)
             _check_names(estimator, rows.columns, fitting)
     elif isinstance(X, Dataset):
         given = _read_dataset(estimator, X, fitting)
+    elif fitting and wants_reading(X, getattr(estimator, "columns", None)):
+        given = _read_table(Columns.fit(X, getattr(estimator, "columns", None)), X)
+    elif not fitting and getattr(estimator, "columns_", None) is not None:
+        given = _read_table(estimator.columns_, X)
     else:
         given = _read_array(estimator, X, fitting)
     if not fitting and given.shape.row != estimator.shape_.row:
@@ -113,7 +120,8 @@ def read(estimator: Any, X: Any, *, fitting: bool) -> Given:
                 f"X has {given.shape.row[0]} features, but {name} is expecting {ours[0]} features as input."
             )
         raise ValueError(f"X has samples of shape {given.shape.row}, but {name} was fitted on samples of shape {ours}.")
-    given.attributes.update(n_features_in_=int(np.prod(given.shape.row)), shape_=given.shape)
+    given.attributes.setdefault("n_features_in_", int(np.prod(given.shape.row)))
+    given.attributes["shape_"] = given.shape
     return given
 
 
@@ -135,12 +143,26 @@ def _check_names(estimator: Any, columns: list[str], fitting: bool) -> None:
         )
 
 
-def _opened(path: Path) -> Any:
+def _read_table(reading: Columns, X: Any) -> Given:
+    values = reading.transform(X)
+    with np.errstate(over="ignore"):  # refused by name later
+        rows = SparseRows(values) if sp.issparse(values) else TensorRows(torch.from_numpy(values.astype(np.float32)))
+    attributes = {
+        "image_divisor_": None,
+        "columns_": reading,
+        "feature_names_in_": np.array(reading.names, dtype=object),
+        "n_features_in_": len(reading.names),
+    }
+    scale = None if reading.scale is None else torch.from_numpy(reading.scale).float()
+    return Given(rows, Shape("rows", rows.row_shape), _numpy, attributes, scale)
+
+
+def _opened(path: Path, reading: Columns | None) -> Any:
     """A file that is read as it is needed."""
     if path.suffix == ".npy":
         return formats.read_npy(path).X
     if path.suffix == ".parquet":
-        return formats.open_parquet(path)
+        return formats.open_parquet(path, reading)
     raise ValueError(
         f"{path}: estimators read .npy and .parquet files themselves; for others see diffclust.files.read."
     )
@@ -166,6 +188,16 @@ def _numpy(answer: Tensor) -> np.ndarray:
 FAR = 1e5  # times its spread from zero, float32 keeps less than two digits of a column
 FAR_AS_IT_IS = 1e3  # and distances between rows that are not centred lose theirs
 LOOK = 10_000  # rows that are looked at for it
+
+
+def _check_cells(estimator: Any, X: Any) -> None:
+    """Where rows of numbers were fitted: say which column of a table is more than that."""
+    odd = odd_columns(X) if is_frame(X) else []
+    if odd:
+        raise ValueError(
+            f"Input X contains NaN or words, in {', '.join(map(repr, odd[:5]))}, but {type(estimator).__name__} was "
+            "fitted on numbers without blanks. Fitted with columns={}, it fills blanks."
+        )
 
 
 def _look_how_far(estimator: Any, X: np.ndarray) -> None:
@@ -267,6 +299,8 @@ def _read_array(estimator: Any, X: Any, fitting: bool) -> Given:
     elif (np.ndim(X) if isinstance(X, (list, tuple)) else getattr(X, "ndim", 2)) > 2:
         X = check_array(X, dtype="numeric", allow_nd=True, estimator=estimator)
     else:
+        if not fitting:
+            _check_cells(estimator, X)
         judge = copy(estimator)  # validate_data writes to the estimator it is given
         # what is mapped is checked as it is read: it may be larger than memory
         finite = not mapped or X.dtype.kind != "f"

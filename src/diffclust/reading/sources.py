@@ -6,10 +6,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 import torch
 from torch import Tensor
 
 from ..engine.data import WINDOW, Rows, sample
+from .tables import Columns
 
 HELD = 2**26  # bytes of decoded row groups that are shuffled among one another
 RECENT = 2**14  # rows of a stream that are remembered: they are shuffled among one another
@@ -18,16 +20,19 @@ RECENT = 2**14  # rows of a stream that are remembered: they are shuffled among 
 class ParquetRows(Rows):
     """Columns of a .parquet file, a row group at a time."""
 
-    def __init__(self, file: Any, columns: list[str]) -> None:
+    def __init__(self, file: Any, columns: list[str], reading: Columns | None = None) -> None:
         """Nothing is read yet.
 
         Args:
             file: a pyarrow.parquet.ParquetFile.
+            columns: names of those that are read.
+            reading: how a table becomes rows; None where its columns are numbers.
         """
+        width = len(columns) if reading is None else len(reading.features)
         sizes = [file.metadata.row_group(i).num_rows for i in range(file.metadata.num_row_groups)]
-        self.file, self.columns, self.row_shape = file, columns, (len(columns),)
+        self.file, self.columns, self.reading, self.row_shape = file, columns, reading, (width,)
         self.starts = np.concatenate([[0], np.cumsum(sizes)])
-        self.window = max(1, min(WINDOW, HELD // max(1, 4 * max(sizes) * len(columns))))
+        self.window = max(1, min(WINDOW, HELD // max(1, 4 * max(sizes) * width)))
         self.groups: OrderedDict[int, np.ndarray] = OrderedDict()
 
     def __len__(self) -> int:
@@ -49,12 +54,16 @@ class ParquetRows(Rows):
         if g not in self.groups:
             while len(self.groups) > self.window:  # a batch may reach into the next window
                 self.groups.popitem(last=False)
-            table = self.file.read_row_group(g, columns=self.columns)
-            with np.errstate(over="ignore"):  # refused by name later
-                values = [table.column(name).to_numpy().astype(np.float32) for name in self.columns]
-            self.groups[g] = np.stack(values, axis=1)
+            self.groups[g] = self._rows_of(self.file.read_row_group(g, columns=self.columns))
         self.groups.move_to_end(g)
         return self.groups[g]
+
+    def _rows_of(self, table: Any) -> np.ndarray:
+        with np.errstate(over="ignore"):  # refused by name later
+            if self.reading is None:
+                return np.stack([table.column(name).to_numpy().astype(np.float32) for name in self.columns], axis=1)
+            rows: Any = self.reading.transform(table.to_pandas())
+            return np.asarray(rows.toarray() if sp.issparse(rows) else rows, np.float32)
 
 
 class IterableRows(Rows):

@@ -262,7 +262,8 @@
       if (c.tightness !== null) facts.push(`${c.tightness < 1 ? "tighter" : "looser"} than average (${format(c.tightness)})`);
       if (c.neighbours.length) facts.push(`nearest: ${c.neighbours.map(([l, away]) => `${l} (at ${format(away)})`).join(", ")}`);
       const card = el("article", { class: "card", "data-cluster": j }, head, el("p", { class: "note" }, facts.join("; ") || "no rows"));
-      if (c.features.length) card.append(el("h4", {}, D.kind === "table" ? "Set apart by (its mean; standard deviations from the others)" : "Set apart by (standard deviations from the others)"), bars(c.features.map(([name, away, mean]) => [name, away, D.kind === "table" ? format(mean) : ""])));
+      if (c.columns.length) card.append(el("h4", {}, "Set apart by (the whole table in brackets)"), el("ul", {}, ...c.columns.map((fact) => el("li", {}, fact))));
+      else if (c.features.length) card.append(el("h4", {}, D.kind === "table" ? "Set apart by (its mean; standard deviations from the others)" : "Set apart by (standard deviations from the others)"), bars(c.features.map(([name, away, mean]) => [name, away, D.kind === "table" ? format(mean) : ""])));
       if (c.typical.length) card.append(el("h4", {}, "Most typical"), el("div", { class: galleries }, ...c.typical.slice(0, P ? 6 : 3).map((i) => rowButton(i))));
       if (c.doubtful.length) card.append(el("h4", {}, "Most doubtful"), el("div", { class: galleries }, ...c.doubtful.slice(0, P ? 6 : 3).map((i) => rowButton(i, M.rival[i] === null ? "" : `or ${M.rival[i]}?`))));
       return card;

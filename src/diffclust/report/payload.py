@@ -243,6 +243,7 @@ def card(material: Material, j: int) -> dict[str, Any]:
         "typical": [place[i] for i in cluster.typical or [] if i in place],
         "doubtful": [place[i] for i, _, _ in cluster.doubtful or [] if i in place],
         "features": [[names[i], number(away[i]), number(means[i])] for i in heavy] if names else [],
+        "columns": [fact.sentence for fact in (cluster.columns or [])[:NAMED]],
     }
 
 

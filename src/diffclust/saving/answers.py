@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any, TextIO
@@ -13,20 +13,21 @@ from ..engine.disk import written_whole
 from ..extras import extra
 
 Parts = Iterable[tuple[np.ndarray, np.ndarray]]  # labels (b,) and probabilities (b, k) of one part after the other
+Beside = Mapping[str, Sequence[Any]]  # columns of the rows' own
 GROUP = 64  # parts in a row group
 
 
-def write(path: Path, parts: Parts, n: int, *, proba: bool = False, files: Sequence[str] | None = None) -> None:
-    """The labels of n rows, and with `proba` the probabilities, to .csv, .parquet or .npy (labels alone), beside the
-    `files` that the rows are, where each is one. The file is there when it is whole; else a former one is."""
+def write(path: Path, parts: Parts, n: int, *, proba: bool = False, beside: Beside | None = None) -> None:
+    """The labels of n rows, and with `proba` the probabilities, to .csv, .parquet or .npy (labels alone), after the
+    columns that stand `beside` them, by name. The file is there when it is whole; else a former one is."""
     with written_whole(path) as part:
-        WRITERS[path.suffix](part, parts, n, proba, files)
+        WRITERS[path.suffix](part, parts, n, proba, beside or {})
 
 
-def as_csv(labels: np.ndarray, files: Sequence[str] | None) -> bytes:
+def as_csv(labels: np.ndarray, beside: Beside) -> bytes:
     """The labels as a .csv file would have them."""
     text = io.StringIO(newline="")
-    _write_lines(text, [(labels, labels[:, None])], False, files)
+    _write_lines(text, [(labels, labels[:, None])], False, beside)
     return text.getvalue().encode("utf-8", "surrogateescape")
 
 
@@ -34,30 +35,32 @@ def _names(probabilities: np.ndarray) -> list[str]:
     return [f"p{j}" for j in range(probabilities.shape[1])]
 
 
-def _write_csv(path: Path, parts: Parts, n: int, proba: bool, files: Sequence[str] | None) -> None:
+def _write_csv(path: Path, parts: Parts, n: int, proba: bool, beside: Beside) -> None:
     with path.open("w", newline="", encoding="utf-8", errors="surrogateescape") as file:
-        _write_lines(file, parts, proba, files)
+        _write_lines(file, parts, proba, beside)
 
 
-def _write_lines(file: TextIO, parts: Parts, proba: bool, files: Sequence[str] | None) -> None:
+def _write_lines(file: TextIO, parts: Parts, proba: bool, beside: Beside) -> None:
     writer = csv.writer(file, lineterminator="\n")
     done = 0
     for labels, probabilities in parts:
         if done == 0:
-            own = ["file"] if files else []
-            writer.writerow(["row", *own, "label", *(_names(probabilities) if proba else [])])
+            writer.writerow(["row", *map(_no_formula, beside), "label", *(_names(probabilities) if proba else [])])
         chances = [[f"{p:.6f}" for p in row] for row in probabilities] if proba else [[]] * len(labels)
         for i, label in enumerate(labels.tolist()):
-            writer.writerow([done + i, *([_no_formula(files[done + i])] if files else []), label, *chances[i]])
+            own = [_no_formula(column[done + i], name == "file") for name, column in beside.items()]
+            writer.writerow([done + i, *own, label, *chances[i]])
         done += len(labels)
 
 
-def _no_formula(file: str) -> str:
-    """The same file by a name that no spreadsheet takes for a formula and runs."""
-    return f"./{file}" if file.startswith(("=", "+", "-", "@", "\t", "\r")) else file
+def _no_formula(cell: Any, is_file: bool = False) -> Any:
+    """The same words so that no spreadsheet takes them for a formula and runs it: a file by another of its names."""
+    if not isinstance(cell, str) or not cell.startswith(("=", "+", "-", "@", "\t", "\r")):
+        return cell
+    return f"./{cell}" if is_file else f"'{cell}"
 
 
-def _write_npy(path: Path, parts: Parts, n: int, proba: bool, files: Sequence[str] | None) -> None:
+def _write_npy(path: Path, parts: Parts, n: int, proba: bool, beside: Beside) -> None:
     with path.open("wb") as file:  # no memory map: on a full disk that is the end of the process
         header = {"descr": "<i8", "fortran_order": False, "shape": (n,)}
         np.lib.format.write_array_header_1_0(file, header)
@@ -65,14 +68,14 @@ def _write_npy(path: Path, parts: Parts, n: int, proba: bool, files: Sequence[st
             file.write(labels.astype("<i8").tobytes())
 
 
-def _write_parquet(path: Path, parts: Parts, n: int, proba: bool, files: Sequence[str] | None) -> None:
+def _write_parquet(path: Path, parts: Parts, n: int, proba: bool, beside: Beside) -> None:
     arrow = extra("pyarrow", "data", "Writing a .parquet file")
     parquet = extra("pyarrow.parquet", "data", "Writing a .parquet file", package="pyarrow")
     writer, done = None, 0
     try:
         for labels, probabilities in _gathered(parts):
             columns: dict[str, Any] = {"row": np.arange(done, done + len(labels))}
-            columns |= {"file": files[done : done + len(labels)]} if files else {}
+            columns |= {name: column[done : done + len(labels)] for name, column in beside.items()}
             columns["label"] = labels
             columns |= dict(zip(_names(probabilities), probabilities.T, strict=True)) if proba else {}
             table = arrow.table(columns)

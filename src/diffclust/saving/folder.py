@@ -21,8 +21,9 @@ from ..engine.disk import flush, naming, only_user, read_regular, write_flushed
 
 SETTINGS, TENSORS, SUMS = "estimator.json", "tensors.safetensors", "SHA256SUMS"
 WORDS, RECORD, SOURCE, LABELS = "words.json", "record.safetensors", "source.json", "labels.csv"
+CLUSTERS = "clusters.csv"
 MODEL = (SETTINGS, TENSORS)
-BESIDE = (WORDS, RECORD, SOURCE, LABELS)  # what the command puts there
+BESIDE = (WORDS, RECORD, SOURCE, LABELS, CLUSTERS)  # what the command puts there
 LONGEST_SUMS = 1 << 16
 PATIENCE = 600.0  # seconds to wait for others who save to the same folder
 

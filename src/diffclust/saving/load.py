@@ -16,6 +16,7 @@ from ..engine.runtime import learning, seeded
 from ..methods import METHODS
 from ..nn.autoencoders import NETWORKS, Autoencoder, Wrapped
 from ..reading.inputs import Shape
+from ..reading.tables import Columns
 from .checks import Frugal, check_fitted, check_sizes, check_values
 from .folder import BESIDE, MODEL, SETTINGS, SUMS, TENSORS, read_folder, unlisted
 from .formats import migrated
@@ -95,6 +96,10 @@ def _rebuild(settings: dict[str, Any], tensors: dict[str, Tensor], module: nn.Mo
     estimator.shape_ = Shape(shape["layout"], tuple(shape["row"]))
     if settings["feature_names"]:
         estimator.feature_names_in_ = np.array(settings["feature_names"], dtype=object)
+    if settings.get("columns") is not None:
+        estimator.columns_ = Columns.from_dict(settings["columns"])
+        if (len(estimator.columns_.features),) != estimator.shape_.row:
+            raise ValueError(f"its table gives {len(estimator.columns_.features)} numbers, not {estimator.shape_.row}")
     estimator.labels_ = tensors["labels_"].numpy()
     estimator.cluster_centers_ = tensors["cluster_centers_"].numpy()
     estimator.runs_ = [{**run, "labels": tensors[f"runs.{i}.labels"].numpy()} for i, run in enumerate(settings["runs"])]

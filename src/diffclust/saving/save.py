@@ -88,6 +88,7 @@ def save(estimator: Any, folder: str | os.PathLike[str], beside: dict[str, bytes
         },
         "shape": asdict(estimator.shape_),
         "feature_names": getattr(estimator, "feature_names_in_", np.empty(0)).tolist(),
+        "columns": None if getattr(estimator, "columns_", None) is None else estimator.columns_.to_dict(),
         "fitted": {name: getattr(estimator, name) for name in SCALARS},
         "runs": [{k: v for k, v in run.items() if k != "labels"} for run in estimator.runs_],
     }
@@ -101,6 +102,8 @@ def save(estimator: Any, folder: str | os.PathLike[str], beside: dict[str, bytes
 def _is_plain(value: Any) -> bool:
     if isinstance(value, (tuple, list)):
         return len(value) > 0 and all(map(_is_plain, value))
+    if isinstance(value, dict):
+        return all(isinstance(key, str) and isinstance(entry, str) for key, entry in value.items())
     return value is None or isinstance(value, (bool, int, float, str, np.integer, np.floating, np.bool_))
 
 

@@ -1,0 +1,269 @@
+"""One column of a table: what kind it is, told from its cells, and how its cells become numbers."""
+
+import math
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from typing import Any, Literal, Self, get_args
+
+import numpy as np
+import scipy.sparse as sp
+
+from .cells import BadCell, as_words, date_style, dates, is_blank, number_style, numbers
+from .texts import Words, is_without_spaces
+
+Kind = Literal["number", "category", "date", "text", "skip"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+
+LABEL_COLUMNS = ("label", "labels", "y", "target", "class")
+TEXT_COLUMNS = ("text", "texts", "body", "content", "document")  # whatever is in them, if it is words
+MANY = 30  # categories a column keeps, the commonest: the rest are one, "other"
+FEW = 10  # different words that are categories in any case
+LONG = 4  # words in a cell, on average, from which on a column is text
+LONG_WITHOUT_SPACES = 8  # the same in characters, for languages that put no spaces between words
+IDENTIFIER = re.compile(r"(^|.*[_\s.-])(id|idx|index|key|uuid|guid|unnamed: \d+)$|^$", re.IGNORECASE)
+CAMEL_IDENTIFIER = re.compile(r".*[a-z](ID|Id)$")
+YEAR, WEEK = 365.2425, 7.0  # days
+# Parts of a date that come round: their length in days, and how long a column must reach for them to be told.
+ROUNDS = {"time of year": (YEAR, YEAR), "day of week": (WEEK, 2 * WEEK), "time of day": (1.0, 0.0)}
+OTHER = "other"
+
+
+@dataclass(frozen=True)
+class Column:
+    """How one column is read.
+
+    Args:
+        name: as the table has it.
+        kind: "number", "category", "date", "text", or "skip": left out.
+        why: of one that is left out.
+        missing: share of blank cells in `fit`.
+        style: how its numbers or dates are written.
+        values: the categories that are known, sorted; "other" stands for those beyond the commonest.
+        grouped: categories that are "other".
+        rounds: parts of a date that come round.
+        words: of a text.
+    """
+
+    name: str
+    kind: Kind
+    why: str = ""
+    missing: float = 0.0
+    style: str = ""
+    values: tuple[str, ...] = ()
+    grouped: bool = False
+    rounds: tuple[str, ...] = ()
+    words: Words | None = None
+    distinct: int = 0  # values in `fit`
+
+    # ---- looking
+
+    @classmethod
+    def look(cls, name: str, cells: np.ndarray, wish: Kind | None = None) -> Self:
+        """The reading of a column; `wish` is the kind that the user says it has."""
+        blank = is_blank(cells)
+        seen = cls(name, "skip", missing=float(blank.mean()) if len(cells) else 0.0)
+        if wish == "skip":
+            return replace(seen, why="as you said")
+        if blank.all():
+            return replace(seen, why="empty")
+        there = cells[~blank]
+        distinct = len(set(there.tolist()))
+        seen = replace(seen, distinct=distinct)
+        if wish is None and distinct == 1:
+            return replace(seen, why="constant")
+        return getattr(seen, f"_as_{wish or seen._guess(there)}")(there)
+
+    @classmethod
+    def of_labels(cls, name: str) -> Self:
+        return cls(name, "skip", why="labels, by its name")
+
+    def _guess(self, there: np.ndarray) -> str:
+        if there.dtype.kind == "M":
+            return "date"
+        if there.dtype.kind == "f" or number_style(there) is not None:
+            return "id" if self._counts(there) else "number"
+        if date_style(there) is not None:
+            return "date"
+        if self.name.casefold() in TEXT_COLUMNS:
+            return "text"
+        lengths = [len(word.split()) for word in there]
+        distinct_enough = self.distinct > max(FEW, len(there) / 2)
+        if distinct_enough and float(np.mean(lengths)) >= LONG:
+            return "text"
+        if distinct_enough and is_without_spaces(there.tolist()):
+            return "text" if np.mean([len(word) for word in there]) >= LONG_WITHOUT_SPACES else "id"
+        return "id" if distinct_enough else "category"
+
+    def _counts(self, there: np.ndarray) -> bool:
+        """Whether these are numbers that only tell rows apart: whole, all different, in a column named so."""
+        if not is_identifier(self.name) or self.distinct < max(FEW + 1, len(there)):
+            return False
+        values = numbers(there, number_style(there) or "1234.5")
+        return bool((values == np.round(values)).all())
+
+    def _as_id(self, there: np.ndarray) -> Self:
+        all_of_them = self.distinct == len(there)
+        return replace(self, why="all distinct" if all_of_them else f"{self.distinct} of {len(there)} distinct")
+
+    def _as_number(self, there: np.ndarray) -> Self:
+        style = "1234.5" if there.dtype.kind == "f" else number_style(there)
+        if style is None:
+            raise ValueError(f"Column {self.name!r} should be a number, but has {_no_number(there)!r}.")
+        return replace(self, kind="number", style=style)
+
+    def _as_date(self, there: np.ndarray) -> Self:
+        style = "iso" if there.dtype.kind == "M" else date_style(there)
+        if style is None:
+            raise ValueError(
+                f"Column {self.name!r} should be a date, but {str(there[0])!r} and the others are not written in one "
+                "way that is known, as 2024-12-31 or 31/12/2024."
+            )
+        days = _days(dates(there, style))
+        reach = float(days.max() - days.min())
+        clock = bool((days % 1).any())
+        rounds = [
+            name
+            for name, (length, least) in ROUNDS.items()
+            if (reach >= least and clock if length == 1 else reach >= least)
+        ]
+        return replace(self, kind="date", style=style, rounds=tuple(rounds))
+
+    def _as_category(self, there: np.ndarray) -> Self:
+        counts = Counter(as_words(there).tolist())
+        kept = sorted(counts, key=lambda word: (-counts[word], word))[: MANY if len(counts) > MANY else None]
+        grouped = len(kept) < len(counts)
+        return replace(self, kind="category", values=tuple(sorted(kept)), grouped=grouped)
+
+    def _as_text(self, there: np.ndarray) -> Self:
+        try:
+            return replace(self, kind="text", words=Words.fit(as_words(there).tolist()))
+        except ValueError as error:
+            raise ValueError(f"Column {self.name!r}: no words in its {len(there)} texts ({error}).") from error
+
+    # ---- what it is
+
+    @property
+    def told(self) -> str:
+        """In words: "category, 7 values"."""
+        blanks = f", {100 * self.missing:.2g} % missing" if self.missing else ""
+        if self.kind == "skip":
+            return f"left out: {self.why}"
+        more = ""
+        if self.kind == "category":
+            more = f", {self.distinct} values" + (f", of which {MANY} are told apart" if self.grouped else "")
+        elif self.kind == "text" and self.words is not None:
+            more = f", {len(self.words.terms)} {'characters' if self.words.characters else 'words'}"
+        elif self.style not in ("", "1234.5", "iso"):
+            more = f" as in {self.style}"
+        return f"{self.kind}{more}{blanks}"
+
+    @cached_property
+    def features(self) -> list[str]:
+        """Names of the numbers that it becomes."""
+        if self.kind == "number":
+            return [self.name]
+        if self.kind == "category":
+            return [f"{self.name} = {value}" for value in self.levels]
+        if self.kind == "date":
+            return [self.name] + [
+                f"{self.name} ({part}, {wave})" for part in self.rounds for wave in ("sine", "cosine")
+            ]
+        if self.kind == "text" and self.words is not None:
+            return [f"{self.name} “{term}”" for term in self.words.terms]
+        return []
+
+    @property
+    def levels(self) -> tuple[str, ...]:
+        """Of a category, one a feature."""
+        return (*self.values, OTHER) if self.grouped else self.values
+
+    # ---- rows
+
+    def encode(self, cells: np.ndarray) -> np.ndarray | sp.csr_matrix:
+        """(n, len(features)), NaN where blank; of texts sparse, and zeros where blank."""
+        try:
+            if self.kind == "number":
+                return numbers(cells, self.style)[:, None]
+            if self.kind == "date":
+                return self._encode_dates(_days(dates(cells, self.style)))
+        except BadCell as bad:
+            raise ValueError(
+                f"Column {self.name!r}, row {bad.row} (the first is 0): {bad.cell!r} is no {self.kind}."
+            ) from None
+        if self.kind == "category":
+            return self._encode_categories(as_words(cells))
+        assert self.words is not None
+        return self.words.transform(["" if text is None else text for text in as_words(cells)])
+
+    def unknown(self, cells: np.ndarray) -> list[str]:
+        """Categories that `fit` did not see."""
+        if self.kind != "category" or self.grouped:
+            return []
+        words = as_words(cells)
+        return sorted(set(words[~is_blank(words)].tolist()) - set(self.values))
+
+    def _encode_categories(self, words: np.ndarray) -> np.ndarray:
+        levels = self.levels
+        place = {value: i for i, value in enumerate(self.values)}
+        other = len(self.values) if self.grouped else -1
+        index = np.array([-1 if word is None else place.get(word, other) for word in words])
+        rows = (index[:, None] == np.arange(len(levels))).astype(np.float64)
+        rows[index < 0] = math.nan
+        return rows
+
+    def _encode_dates(self, days: np.ndarray) -> np.ndarray:
+        angles = [2 * math.pi * days / ROUNDS[part][0] for part in self.rounds]
+        return np.stack([days, *(wave(angle) for angle in angles for wave in (np.sin, np.cos))], axis=1)
+
+    def shown(self, value: float) -> str:
+        """A mean of its first feature, as the table would write it."""
+        if self.kind != "date":
+            return f"{value:,.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
+        return str(np.datetime64(0, "D") + np.timedelta64(round(value), "D"))
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**asdict(self), "words": None if self.words is None else self.words.to_dict()}
+
+    @classmethod
+    def from_dict(cls, saved: dict[str, Any]) -> Self:
+        if saved["kind"] not in KINDS:
+            raise ValueError(f"column {saved['name']!r} has the unknown kind {saved['kind']!r}")
+        lists = {name: tuple(str(entry) for entry in saved[name]) for name in ("values", "rounds")}
+        words = None if saved["words"] is None else Words.from_dict(saved["words"])
+        return cls(**{**saved, **lists, "words": words})
+
+
+class NoSuchLabel(ValueError):
+    """The column that is to be the labels is not there."""
+
+
+def is_identifier(name: str) -> bool:
+    return bool(IDENTIFIER.match(name) or CAMEL_IDENTIFIER.match(name))
+
+
+def label_column(names: Sequence[str], wanted: str | None = None) -> int | None:
+    """The place of the column that is labels: the one `wanted`, or else by its name."""
+    if wanted is not None:
+        if wanted not in names:
+            there = ", ".join(map(repr, names[:10]))
+            raise NoSuchLabel(f"there is no column {wanted!r} for the labels; there are {there}.")
+        return list(names).index(wanted)
+    folded = [name.casefold() for name in names]
+    known = [name for name in LABEL_COLUMNS if name != "y" or "x" not in folded]  # beside x, y is a coordinate
+    found = [i for i, name in enumerate(folded) if name in known]
+    if len(found) > 1:
+        raise ValueError(f"{', '.join(repr(names[i]) for i in found)} could all be the labels. Keep one.")
+    return found[0] if found else None
+
+
+def _days(moments: np.ndarray) -> np.ndarray:
+    """Since 1970-01-01; NaN for NaT."""
+    days = (moments - np.datetime64(0, "us")) / np.timedelta64(1, "D")
+    return np.where(np.isnat(moments), math.nan, days)
+
+
+def _no_number(there: np.ndarray) -> str:
+    return next(str(word) for word in there if number_style(np.array([word], object)) is None)

@@ -1,0 +1,163 @@
+"""Tables as text: cells with commas, semicolons, tabs or bars between them, in whatever encoding people have."""
+
+import csv
+import gzip
+import io
+import zlib
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..extras import extra
+from .cells import BLANK, NUMBERS
+from .columns import NoSuchLabel, label_column
+from .frames import frame_of
+
+SEPARATORS = ("\t", ";", "|", ",")
+LOOK = 50  # lines from which the separator is told
+COMPRESSED = (".gz", ".zst")
+
+
+def read_bytes(path: Path) -> bytes:
+    """Of a file that may be .gz or .zst."""
+    ending = path.suffix.lower()
+    if ending == ".gz":
+        try:
+            return gzip.decompress(path.read_bytes())
+        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+            raise ValueError(f"{path} is not a whole gzip file ({error}).") from error
+    if ending == ".zst":
+        arrow = extra("pyarrow", "data", "Reading a .zst file")
+        try:
+            with arrow.input_stream(str(path), compression="zstd") as stream:
+                return stream.read()
+        except OSError as error:
+            raise ValueError(f"{path} is not a whole zstd file ({error}).") from error
+    return path.read_bytes()
+
+
+def decode(raw: bytes) -> str:
+    """UTF-8 with or without a mark, UTF-16 with one, or else as Windows writes Latin letters."""
+    for mark, encoding in ((b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16")):
+        if raw.startswith(mark):
+            try:
+                return raw.decode(encoding)
+            except UnicodeDecodeError as error:
+                raise ValueError(f"it begins as {encoding}, but is not ({error}).") from error
+    if b"\0" in raw:
+        raise ValueError("it is no text: it holds bytes of zero.")
+    for encoding in ("utf-8-sig", "cp1252"):
+        try:
+            return raw.decode(encoding)
+        except UnicodeDecodeError:
+            continue
+    return raw.decode("latin-1")
+
+
+def read_delimited(path: Path, label: str | None = None) -> tuple[Any, list[str] | None, str | None]:
+    """X, labels as they are written, and the name of their column. X is a frame where the columns have names, and where
+    they have none and are all numbers an array."""
+    try:
+        return _read(path, label)
+    except (ValueError, csv.Error) as error:
+        text = str(error)
+        kind = NoSuchLabel if isinstance(error, NoSuchLabel) else ValueError
+        raise kind(text if text.startswith(str(path)) else f"{path}: {text}") from error
+
+
+def _read(path: Path, label: str | None) -> tuple[Any, list[str] | None, str | None]:
+    text = decode(read_bytes(path))
+    separator = "\t" if ".tsv" in path.suffixes else separator_of(text)
+    names, table = _table(text, separator)
+    named = names is not None
+    names = names or [f"column {i + 1}" for i in range(table.shape[1])]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise ValueError(f"there is more than one column named {', '.join(map(repr, twice))}: rename them.")
+    place = label_column(names, label) if named or label is not None else None
+    others = [place] + ([0] if names[0] == "" else [])  # a first column without a name numbers the rows
+    features = [i for i in range(len(names)) if i not in others]
+    if not features:
+        raise ValueError("there is no column but the labels.")
+    columns = {names[i]: _typed(table[:, i]) for i in features}
+    labels = None if place is None else [str(cell) for cell in table[:, place]]
+    numeric = all(column.dtype.kind == "f" for column in columns.values())
+    X = frame_of(columns)
+    if numeric and (not named or not hasattr(X, "iloc")):
+        X = np.stack(list(columns.values()), axis=1)
+    return X, labels, None if place is None else names[place]
+
+
+def _typed(words: np.ndarray) -> np.ndarray:
+    """Numbers where all cells are, in Python's own way of writing them; else the words."""
+    try:
+        return words.astype(np.float64)
+    except ValueError:
+        pass
+    pattern, plain = NUMBERS["1234.5"][0], np.array([word.strip() for word in words], object)
+    blank = np.array([word.casefold() in BLANK for word in plain])
+    if blank.all() or not all(pattern.fullmatch(word) for word in plain[~blank]):
+        return plain
+    found = np.full(len(plain), np.nan)
+    found[~blank] = plain[~blank].astype(np.float64)
+    return found
+
+
+def separator_of(text: str) -> str:
+    """The one that gives all of the first lines as many cells, more than one; a comma where none does."""
+    start = text[: 2**20]
+    counts = {}
+    for separator in SEPARATORS:
+        try:
+            lines = islice(filter(None, csv.reader(io.StringIO(start, newline=""), delimiter=separator)), LOOK)
+            counts[separator] = [len(line) for line in lines]
+        except csv.Error:
+            continue
+    for separator, widths in counts.items():
+        whole = widths if len(start) == len(text) or len(widths) == LOOK else widths[:-1]
+        if whole and min(whole) == max(whole) > 1:
+            return separator
+    first = {separator: widths[0] for separator, widths in counts.items() if widths}
+    return max(first, key=lambda separator: (first[separator], separator == ","), default=",")
+
+
+def _table(text: str, separator: str) -> tuple[list[str] | None, np.ndarray]:
+    """Names, where the first line holds some, and the cells as words, (n, d)."""
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
+    first = next((line for line in reader if any(line)), [])
+    start = [cell.strip() for cell in first]
+    named = bool(start) and _is_header(start)
+    lines: list[list[str]] = [] if named or not start else [first]
+    width = len(start)
+    for line in reader:
+        if len(line) == width:
+            lines.append(line)
+        elif line and not (len(line) == 1 and not line[0].strip()):
+            raise ValueError(f"line {reader.line_num} has {_cells(len(line))}, the first has {_cells(width)}.")
+    if width == 1:
+        lines = [line for line in lines if line[0].strip()]
+    if not lines:
+        raise ValueError("it is empty: 0 rows.")
+    table = np.empty((len(lines), width), object)
+    table[:] = lines
+    return start if named else None, table
+
+
+def _cells(n: int) -> str:
+    return f"{n} cell{'' if n == 1 else 's'}"
+
+
+def _is_header(cells: list[str]) -> bool:
+    """Does this line hold names? Yes if there are words in it, or it counts 0, 1, 2 as pandas does by default."""
+    counted = [str(i) for i in range(len(cells))]
+    return any(map(_is_word, cells)) or (len(cells) > 2 and cells in (counted, ["", *counted[:-1]]))
+
+
+def _is_word(cell: str) -> bool:
+    try:
+        float(cell or 0)
+    except ValueError:
+        return True
+    return False

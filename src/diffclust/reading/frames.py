@@ -1,0 +1,50 @@
+"""Tables by their columns: those of pandas, polars and arrow, and our own where none of them is installed."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+
+class Frame:
+    """A table as little as it can be: arrays by name, and rows by number."""
+
+    def __init__(self, cells: Mapping[str, np.ndarray]) -> None:
+        self.cells = dict(cells)
+        self.columns = list(self.cells)
+        self.shape = (len(next(iter(self.cells.values()))) if self.cells else 0, len(self.cells))
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, which: Any) -> Any:
+        """A column by its name, or some rows by their numbers."""
+        if isinstance(which, str):
+            return self.cells[which]
+        return Frame({name: column[which] for name, column in self.cells.items()})
+
+
+def frame_of(cells: Mapping[str, np.ndarray]) -> Any:
+    """A DataFrame where pandas is installed, else a `Frame`."""
+    try:
+        import pandas
+    except ImportError:
+        return Frame(cells)
+    return pandas.DataFrame(dict(cells))
+
+
+def is_frame(X: Any) -> bool:
+    """Whether X has columns with names."""
+    return hasattr(X, "columns") and hasattr(X, "shape") and hasattr(X, "__getitem__")
+
+
+def names_of_columns(X: Any) -> list[Any]:
+    return list(X.columns)
+
+
+def columns_of(X: Any, names: Iterable[Any]) -> dict[Any, Any]:
+    """Columns by name; of a name that is there twice, the first."""
+    listed = names_of_columns(X)
+    if not hasattr(X, "iloc"):
+        return {name: X[name] for name in names}
+    return {name: X.iloc[:, listed.index(name)] for name in names}

@@ -1,0 +1,298 @@
+"""A table of mixed columns: looked at once, then every row of it, or of a later one, becomes the same numbers.
+
+Numbers stay numbers in the units they have, a category is one column of zeros and ones for each of its values, a date
+is a number of days and its parts that come round, a text is tf-idf. Columns that only tell rows apart, and those that
+do not vary, are left out. Blank cells are filled with what the others of their row let expect (see `filling`).
+
+The order of the columns does not count: they are taken in the order of their names.
+"""
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+import scipy.sparse as sp
+
+from .cells import as_words, cells_of
+from .columns import KINDS, Column, Kind, is_identifier, label_column
+from .filling import Fill
+from .frames import columns_of, is_frame, names_of_columns
+
+
+@dataclass(frozen=True)
+class Columns:
+    """How a table is read.
+
+        reading = Columns.fit(frame)
+        print(reading.describe())
+        rows = reading.transform(frame)
+
+    Args:
+        columns: one a column of the table, in its order.
+        scale: what each column of the rows is divided by, where kinds are mixed, so that every column of the table
+            counts about as much; None where they are all numbers, or one text: what the rows look like tells, then.
+        fill: how blanks are filled; None where there are only texts, whose blanks are empty texts.
+    """
+
+    columns: tuple[Column, ...]
+    scale: np.ndarray | None
+    fill: Fill | None
+
+    @classmethod
+    def fit(cls, X: Any, wishes: Mapping[str, Kind] | None = None) -> Self:
+        """Look at a table. wishes: kinds by name, for columns that are not what they look like."""
+        names = _checked_names(X)
+        wishes = _checked_wishes(wishes, names)
+        unsaid = [name for name in names if name not in wishes]
+        label = label_column(unsaid)
+        cells = _cells(X, names)
+        columns = tuple(
+            Column.of_labels(name)
+            if label is not None and name == unsaid[label]
+            else Column.look(name, cells[name], wishes.get(name))
+            for name in names
+        )
+        used = _used(columns)
+        if not used:
+            told = "; ".join(f"{column.name}: {column.told}" for column in columns[:5])
+            raise ValueError(f"No column of the table is left to cluster by ({told}).")
+        plain = [column.encode(cells[column.name]) for column in used if column.kind != "text"]
+        bare = cls(columns, None, None)
+        if plain:
+            rows = np.concatenate(plain, axis=1)
+            bare._check_finite(rows)
+            bare = cls(columns, None, Fill.fit(rows))
+        kinds = {column.kind for column in used}
+        if kinds == {"number"} or (kinds == {"text"} and len(used) == 1):
+            return bare
+        return cls(columns, bare._even_scale(bare._rows(cells)), bare.fill)
+
+    def _even_scale(self, rows: Any) -> np.ndarray:
+        """Numbers by their standard deviation, all parts of a date together as one number, and all words of a text;
+        two different categories are as far apart as numbers that differ by one deviation."""
+        rows = rows.astype(np.float64)
+        mean = np.asarray(rows.mean(0)).ravel()
+        squares = rows.multiply(rows) if sp.issparse(rows) else rows**2
+        variance = np.maximum(np.asarray(squares.mean(0)).ravel() - mean**2, 0)
+        scale, done = np.ones(len(mean)), 0
+        for column in self.used:
+            here = slice(done, done + len(column.features))
+            done = here.stop
+            if column.kind == "category":
+                scale[here] = np.sqrt(2)
+            elif column.kind == "date":  # days are no sines: each has its own variance, and an equal part
+                scale[here] = np.sqrt(variance[here] * len(column.features))
+            else:
+                scale[here] = np.sqrt(variance[here].sum())
+        return np.where(scale > 1e-6 * np.abs(mean), scale, 1.0)
+
+    # ---- what it is
+
+    @cached_property
+    def used(self) -> list[Column]:
+        """Those that are not left out, in the order of the rows' columns."""
+        return _used(self.columns)
+
+    @property
+    def names(self) -> list[str]:
+        """Of the table's columns."""
+        return [column.name for column in self.columns]
+
+    @cached_property
+    def features(self) -> list[str]:
+        """Names of the rows' columns: "income", "plan = premium"."""
+        if self.is_text and self.used[0].words is not None:
+            return list(self.used[0].words.terms)
+        return [feature for column in self.used for feature in column.features]
+
+    @property
+    def is_text(self) -> bool:
+        """Whether one text is all there is."""
+        return [column.kind for column in self.used] == ["text"]
+
+    def captions(self, X: Any) -> list[str] | None:
+        """What to call each row: its text, or else what the first column of different words says."""
+        called = [column.name for column in self.used if column.kind == "text"]
+        called += [column.name for column in self.columns if column.why == "all distinct"]
+        given = {str(name) for name in names_of_columns(X)} if is_frame(X) else set()
+        name = next((name for name in called if name in given), None)
+        return None if name is None else [word or "" for word in as_words(_cells(X, [name])[name])]
+
+    @property
+    def texts(self) -> slice:
+        """Which of the rows' columns are words."""
+        start = sum(len(column.features) for column in self.used if column.kind != "text")
+        return slice(start, len(self.features))
+
+    def place(self, feature: int) -> tuple[Column, int]:
+        """The column that a column of the rows is from, and which of its features that is."""
+        for column in self.used:
+            if feature < len(column.features):
+                return column, feature
+            feature -= len(column.features)
+        raise IndexError(feature)
+
+    def phrase(self, feature: int, value: float) -> str:
+        """A value of a row in words: "income 2.1 sd above", "plan = premium", "plan is not basic"."""
+        column, part = self.place(feature)
+        if column.kind == "text" or self.fill is None:
+            return f"“{self.features[feature]}”" if self.is_text else self.features[feature]
+        if column.kind == "category":
+            return column.features[part] if value > 0.5 else f"{column.name} is not {column.levels[part]}"
+        return f"{column.features[part]} {deviations((value - self.fill.mean[feature]) / self.fill.deviation[feature])}"
+
+    def describe(self) -> str:
+        """A line a column: "income: number, 3 % missing"."""
+        return "\n".join(f"{column.name}: {column.told}" for column in self.columns)
+
+    def __str__(self) -> str:
+        return self.describe()
+
+    # ---- rows
+
+    def transform(self, X: Any) -> np.ndarray | sp.csr_matrix:
+        """The rows of a table with the columns of the fit: float64 (n, features), or sparse where there are texts.
+
+        A category that is new is read as blank, and warned of. A column that is not there, or a cell that is not what
+        its column is, is an error."""
+        if not is_frame(X):
+            X = _named(X, self.names)
+        names = [str(name) for name in names_of_columns(X)]
+        missing = [column.name for column in self.used if column.name not in names]
+        if missing:
+            raise ValueError(f"X has no column {', '.join(map(repr, missing))}, which fit saw; it has {_some(names)}.")
+        cells = _cells(X, [column.name for column in self.used])
+        if not len(next(iter(cells.values()))):
+            raise ValueError("Found a table with 0 rows while a minimum of 1 is required.")
+        for column in self.used:
+            if new := column.unknown(cells[column.name]):
+                text = f"Column {column.name!r} has categories that fit did not see, read as blank: {_some(new)}."
+                warnings.warn(text, UserWarning, stacklevel=2)
+        return self._rows(cells)
+
+    def _rows(self, cells: Mapping[str, np.ndarray]) -> np.ndarray | sp.csr_matrix:
+        plain = [column.encode(cells[column.name]) for column in self.used if column.kind != "text"]
+        texts = [column.encode(cells[column.name]) for column in self.used if column.kind == "text"]
+        filled = None
+        if plain and self.fill is not None:
+            rows = np.concatenate(plain, axis=1)
+            self._check_finite(rows)
+            filled = self.fill.transform(rows)
+        if not texts:
+            assert filled is not None
+            return filled
+        whole = [] if filled is None else [sp.csr_matrix(filled.astype(np.float32))]
+        return sp.csr_matrix(sp.hstack([*whole, *texts], format="csr"))
+
+    def _check_finite(self, rows: np.ndarray) -> None:
+        infinite = np.isinf(rows)
+        if infinite.any():
+            row, place = np.argwhere(infinite)[0]
+            raise ValueError(f"Input X contains infinity: column {self.features[place]!r}, row {row} (the first is 0).")
+
+    # ---- keeping
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "columns": [column.to_dict() for column in self.columns],
+            "scale": None if self.scale is None else self.scale.tolist(),
+            "fill": None if self.fill is None else self.fill.to_dict(),
+        }
+
+    @classmethod
+    def from_dict(cls, saved: dict[str, Any]) -> Self:
+        scale = None if saved["scale"] is None else np.array(saved["scale"], np.float64)
+        fill = None if saved["fill"] is None else Fill.from_dict(saved["fill"])
+        reading = cls(tuple(Column.from_dict(column) for column in saved["columns"]), scale, fill)
+        plain = reading.texts.start
+        if (fill is not None and len(fill.mean) != plain) or (
+            scale is not None and len(scale) != len(reading.features)
+        ):
+            raise ValueError("the columns of its table do not fit together")
+        return reading
+
+
+def deviations(away: float) -> str:
+    """A distance from the mean in standard deviations, in words."""
+    return f"{abs(away):.1f} sd {'above' if away >= 0 else 'below'}"
+
+
+def wants_reading(X: Any, wishes: Mapping[str, Kind] | None) -> bool:
+    """Whether X is a table that is not simply rows of numbers: it has a column of words or dates, a blank cell, or a
+    column of identifiers; or the user has said something of its columns."""
+    if not is_frame(X):
+        return False
+    if wishes is not None or odd_columns(X):
+        return True
+    counted = {str(name): values for name, values in _columns(X).items() if is_identifier(str(name))}
+    return any(Column.look(name, cells_of(values)).why == "all distinct" for name, values in counted.items())
+
+
+def odd_columns(X: Any) -> list[str]:
+    """Columns with words, dates or blanks."""
+    if hasattr(X, "sparse") and _is_sparse(X):
+        return []
+    odd = []
+    for name, values in _columns(X).items():
+        array = np.asarray(values.to_numpy() if hasattr(values, "to_numpy") else values)
+        if array.dtype.kind not in "biuf" or (array.dtype.kind == "f" and np.isnan(array).any()):
+            odd.append(str(name))
+    return odd
+
+
+def _columns(X: Any) -> dict[Any, Any]:
+    return columns_of(X, names_of_columns(X))
+
+
+def _is_sparse(X: Any) -> bool:
+    return any("Sparse" in str(kind) for kind in X.dtypes)
+
+
+def _used(columns: tuple[Column, ...]) -> list[Column]:
+    """In the order of their names, texts last."""
+    there = [column for column in columns if column.kind != "skip"]
+    return sorted(there, key=lambda column: (column.kind == "text", column.name))
+
+
+def _cells(X: Any, names: list[str]) -> dict[str, np.ndarray]:
+    given = {str(name): name for name in reversed(names_of_columns(X))}
+    columns = columns_of(X, [given[name] for name in names])
+    return {name: cells_of(columns[given[name]]) for name in names}
+
+
+def _named(X: Any, names: list[str]) -> Any:
+    """An array whose columns lie as those of the fit's table."""
+    from .frames import Frame
+
+    array = np.asarray(X, object)
+    if array.ndim != 2 or array.shape[1] != len(names):
+        shape = f"{array.shape[1]} features" if array.ndim == 2 else f"shape {array.shape}"
+        raise ValueError(f"X has {shape}, but the estimator is expecting {len(names)} features as input: a table.")
+    return Frame({name: array[:, i] for i, name in enumerate(names)})
+
+
+def _checked_names(X: Any) -> list[str]:
+    names = [str(name) for name in names_of_columns(X)]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise ValueError(f"The table has more than one column named {', '.join(map(repr, twice))}: rename them.")
+    if not names or not X.shape[0]:
+        raise ValueError(f"Found a table of shape {tuple(X.shape)} while a minimum of 1 row and 1 column is required.")
+    return names
+
+
+def _checked_wishes(wishes: Mapping[str, Kind] | None, names: list[str]) -> dict[str, Kind]:
+    wishes = {str(name): kind for name, kind in (wishes or {}).items()}
+    for name, kind in wishes.items():
+        if name not in names:
+            raise ValueError(f"columns: there is no column {name!r}; there are {_some(names)}.")
+        if kind not in KINDS:
+            raise ValueError(f"columns: {name!r} is to be {kind!r}, which should be one of {', '.join(KINDS)}.")
+    return wishes
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(map(repr, names[:8])) + (f" and {len(names) - 8} more" if len(names) > 8 else "")

@@ -1,0 +1,320 @@
+"""A table is looked at once, and read the same way ever after."""
+
+import datetime
+import json
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from diffclust.reading.cells import cells_of
+from diffclust.reading.columns import Column
+from diffclust.reading.filling import Fill
+from diffclust.reading.frames import Frame
+from diffclust.reading.tables import Columns, odd_columns, wants_reading
+from diffclust.reading.texts import telling_words
+
+
+def customers(n=60, seed=0):
+    rng = np.random.default_rng(seed)
+    days = pd.Timestamp("2021-01-01") + pd.to_timedelta(rng.integers(0, 900, n), unit="D")
+    return pd.DataFrame(
+        {
+            "customer_id": np.arange(n) + 1000,
+            "income": rng.normal(50_000, 9_000, n).round(2),
+            "plan": rng.choice(["free", "basic", "premium"], n),
+            "vip": rng.random(n) < 0.3,
+            "since": days,
+            "currency": "EUR",
+        }
+    )
+
+
+# --- kinds
+
+
+@pytest.mark.parametrize(
+    ("cells", "told"),
+    [
+        ([1.5, 2, 3], "number"),
+        ([1.5, None, 3, 4], "number, 25 % missing"),
+        (["1.5", "2", "NA"], "number, 33 % missing"),
+        (["1,200", "15", "3,400,000.5"], "number as in 1,234.5"),
+        (["1,5", "2,25", "-"], "number as in 1234,5, 33 % missing"),
+        (["1.200,5", "3.400.000"], "number as in 1.234,5"),
+        (["1 200", "3 400 000"], "number as in 1 234.5"),
+        (["a", "b", "a"], "category, 2 values"),
+        ([True, False, True], "category, 2 values"),
+        (["yes", "?", "no", ""], "category, 2 values, 50 % missing"),
+        ([7, 7, 7], "left out: constant"),
+        (["x", None, "x"], "left out: constant"),
+        ([None, None], "left out: empty"),
+        (["", "NA", "?"], "left out: empty"),
+        (["2024-01-31", "2024-02-01"], "date"),
+        (["31/01/2024", "01/02/2024"], "date as in %d/%m/%Y"),
+        (["01/31/2024 10:00", "02/01/2024 11:30"], "date as in %m/%d/%Y %H:%M"),
+        (["31.01.2024", "n/a", "1.2.2024"], "date as in %d.%m.%Y, 33 % missing"),
+        ([datetime.date(2024, 1, 31), datetime.date(2024, 2, 1)], "date"),
+        ([f"user{i}" for i in range(20)], "left out: all distinct"),
+        ([f"user{i % 15}" for i in range(20)], "left out: 15 of 20 distinct"),
+        ([f"the cat number {i} sat down" for i in range(20)], "text, 15 words"),
+        ([f"v{i % 40}" for i in range(400)], "category, 40 values, of which 30 are told apart"),
+    ],
+)
+def test_what_a_column_is(cells, told):
+    column = Column.look("c", cells_of(np.array(cells, object)))
+    assert column.told == told
+
+
+@pytest.mark.parametrize(
+    ("name", "told"), [("id", "left out: all distinct"), ("customerID", "left out: all distinct"), ("idea", "number")]
+)
+def test_numbers_are_identifiers_only_by_name(name, told):
+    assert Column.look(name, np.arange(20.0)).told == told
+    assert Column.look(name, np.arange(20.0) / 3).told == "number"
+
+
+def test_what_the_user_says_counts():
+    table = customers()
+    reading = Columns.fit(table, {"income": "skip", "customer_id": "number", "plan": "text", "currency": "category"})
+    kinds = {column.name: column.kind for column in reading.columns}
+    assert kinds == {
+        "customer_id": "number", "income": "skip", "plan": "text", "vip": "category", "since": "date",
+        "currency": "category",
+    }  # fmt: skip
+
+
+def test_codes_are_categories_only_if_told():
+    table = pd.DataFrame({"zip": [8000, 8001, 8000, 9000] * 5, "x": np.arange(20.0)})
+    assert Columns.fit(table, {}).features == ["x", "zip"]
+    reading = Columns.fit(table, {"zip": "category"})
+    assert reading.features == ["x", "zip = 8000", "zip = 8001", "zip = 9000"]
+    words = table.assign(zip=table["zip"].astype(str))
+    assert (reading.transform(words) == reading.transform(table)).all()
+
+
+def test_labels_are_left_out():
+    reading = Columns.fit(customers().assign(target=1.5), {})
+    assert "target" not in reading.features
+    assert reading.describe().endswith("target: left out: labels, by its name")
+    assert "target" in Columns.fit(customers().assign(target=np.arange(60) % 7), {"target": "number"}).features
+
+
+@pytest.mark.parametrize(
+    ("wishes", "says"),
+    [
+        ({"salary": "number"}, "no column 'salary'; there are 'customer_id', 'income'"),
+        ({"plan": "colour"}, "'plan' is to be 'colour', which should be one of number, category"),
+        ({"plan": "number"}, "Column 'plan' should be a number, but has 'f|Column 'plan' should be a number"),
+        ({"plan": "date"}, "Column 'plan' should be a date"),
+        (dict.fromkeys(("income", "plan", "vip", "since"), "skip"), "No column of the table is left"),
+    ],
+)
+def test_bad_wishes(wishes, says):
+    with pytest.raises(ValueError, match=says):
+        Columns.fit(customers(), wishes)
+
+
+def test_names_that_are_there_twice():
+    table = pd.DataFrame([[1, "a"], [2, "b"]], columns=["x", "x"])
+    with pytest.raises(ValueError, match="more than one column named 'x'"):
+        Columns.fit(table)
+
+
+def test_when_a_table_is_looked_at():
+    numbers = pd.DataFrame({"a": [1.0, 2], "b": [3, 4]})
+    assert not wants_reading(numbers, None)
+    assert wants_reading(numbers, {})
+    assert not wants_reading(numbers.to_numpy(), {})
+    assert wants_reading(numbers.assign(b=["x", "y"]), None)
+    assert wants_reading(numbers.assign(b=[np.nan, 1]), None)
+    assert wants_reading(pd.DataFrame({"id": range(20), "a": np.linspace(0, 1, 20)}), None)
+    assert not wants_reading(pd.DataFrame({"id": [1, 1] * 10, "a": np.linspace(0, 1, 20)}), None)
+    assert odd_columns(numbers.assign(b=[np.nan, 1], c=["x", "y"])) == ["b", "c"]
+
+
+# --- rows
+
+
+def test_rows_by_hand():
+    table = pd.DataFrame({"b": ["x", "y", "x"], "a": [1.0, 2, 4], "d": ["2020-01-01", "2020-01-03", "2020-01-02"]})
+    reading = Columns.fit(table)
+    assert reading.features == ["a", "b = x", "b = y", "d"]
+    assert reading.transform(table).tolist() == [[1, 1, 0, 18262], [2, 0, 1, 18264], [4, 1, 0, 18263]]
+    np.testing.assert_allclose(reading.scale, [np.std([1, 2, 4]), 2**0.5, 2**0.5, np.std([0, 2, 1])])
+
+
+def test_dates_come_round():
+    days = pd.date_range("2020-01-01", periods=800, freq="D")
+    reading = Columns.fit(pd.DataFrame({"d": days}))
+    rows = reading.transform(pd.DataFrame({"d": ["2021-03-01", "2021-03-08", "2022-03-01"]}))
+    names = reading.features
+    assert [name.split(" (")[-1] for name in names[1:]] == [
+        "time of year, sine)", "time of year, cosine)", "day of week, sine)", "day of week, cosine)",
+    ]  # fmt: skip
+    assert rows[0, 3:] == pytest.approx(rows[1, 3:])  # a week later
+    assert rows[0, 1:3] == pytest.approx(rows[2, 1:3], abs=0.01)  # a year later
+    hours = Columns.fit(pd.DataFrame({"d": pd.date_range("2020-01-01", periods=40, freq="h")})).features
+    assert hours == ["d", "d (time of day, sine)", "d (time of day, cosine)"]
+
+
+def test_two_categories_are_one_deviation_apart():
+    reading = Columns.fit(customers())
+    place = reading.features.index("plan = free")
+    u = np.eye(3) / reading.scale[place]
+    assert np.linalg.norm(u[0] - u[1]) == pytest.approx(1)
+
+
+def test_numbers_alone_and_texts_alone_have_no_scale():
+    assert Columns.fit(pd.DataFrame({"a": [1.0, None, 3], "b": [4, 5, 6]})).scale is None
+    texts = pd.DataFrame({"text": ["a cat sat", "a dog ran", "cat and dog"]})
+    reading = Columns.fit(texts)
+    assert reading.scale is None
+    assert reading.is_text
+    assert reading.captions(texts) == texts["text"].tolist()
+    assert Columns.fit(texts.assign(a=[1.0, 2, 3])).features[:2] == ["a", "text “and”"]
+
+
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 1000))
+def test_order_and_types_do_not_count(seed):
+    """A table with its columns in another order, its numbers as words and its words as categories is the same one."""
+    rng = np.random.default_rng(seed)
+    table = customers(seed=seed).drop(columns="customer_id")
+    table.loc[rng.integers(0, 60, 5), "income"] = np.nan
+    table.loc[rng.integers(0, 60, 5), "plan"] = None
+    other = table[rng.permutation(table.columns)].copy()
+    other["plan"] = other["plan"].astype("category")
+    other["income"] = [None if math.isnan(value) else repr(value) for value in other["income"]]
+    other["vip"] = other["vip"].astype(str)
+    other["since"] = other["since"].dt.strftime("%Y-%m-%d")
+    one, two = Columns.fit(table), Columns.fit(other)
+    assert one.features == two.features
+    rows = one.transform(table)
+    assert (two.transform(other) == rows).all()
+    assert (one.transform(other) == rows).all()
+    assert (one.scale == two.scale).all()
+    order = rng.permutation(60)
+    assert one.transform(table.iloc[order]) == pytest.approx(rows[order])
+
+
+def test_the_same_from_any_library():
+    polars = pytest.importorskip("polars")
+    table = customers()
+    reading = Columns.fit(table)
+    rows = reading.transform(table)
+    theirs = polars.DataFrame({name: table[name].tolist() for name in table})
+    assert (reading.transform(theirs) == rows).all()
+    assert (Columns.fit(theirs).transform(theirs) == rows).all()
+    assert (reading.transform(Frame({name: table[name].to_numpy() for name in table})) == rows).all()
+    assert (reading.transform(table.to_numpy()) == rows).all()
+
+
+# --- new rows
+
+
+def test_a_new_category_is_blank_and_said():
+    table = customers()
+    reading = Columns.fit(table)
+    new = table[:2].assign(plan=["gold", "free"])
+    with pytest.warns(UserWarning, match="Column 'plan' has categories that fit did not see, read as blank: 'gold'"):
+        rows = reading.transform(new)
+    blank = reading.transform(table[:2].assign(plan=[None, "free"]))
+    assert (rows == blank).all()
+    assert np.isfinite(rows).all()
+
+
+def test_columns_that_are_missing_or_more():
+    table = customers()
+    reading = Columns.fit(table)
+    with pytest.raises(ValueError, match="X has no column 'income', which fit saw; it has 'customer_id', 'plan'"):
+        reading.transform(table.drop(columns="income"))
+    rows = reading.transform(table.drop(columns=["customer_id", "currency"]).assign(more=1))
+    assert (rows == reading.transform(table)).all()
+    with pytest.raises(ValueError, match="X has 5 features, but the estimator is expecting 6"):
+        reading.transform(table.to_numpy()[:, 1:])
+
+
+@pytest.mark.parametrize(
+    ("name", "cell", "says"),
+    [
+        ("income", "much", r"Column 'income', row 1 \(the first is 0\): 'much' is no number"),
+        ("since", "soon", r"Column 'since', row 1 \(the first is 0\): 'soon' is no date"),
+        ("income", math.inf, "contains infinity: column 'income', row 1"),
+    ],
+)
+def test_cells_that_are_not_what_they_were(name, cell, says):
+    table = customers()
+    new = table[:3].astype(object)
+    new.loc[1, name] = cell
+    with pytest.raises(ValueError, match=says):
+        Columns.fit(table).transform(new)
+
+
+def test_kept_as_json():
+    table = customers().assign(text=[f"words of many kinds {i % 7}" for i in range(60)])
+    reading = Columns.fit(table)
+    again = Columns.from_dict(json.loads(json.dumps(reading.to_dict())))
+    assert again.describe() == reading.describe()
+    assert abs(again.transform(table) - reading.transform(table)).max() == 0
+    damaged = reading.to_dict()
+    damaged["columns"] = damaged["columns"][2:]
+    with pytest.raises(ValueError, match="do not fit together"):
+        Columns.from_dict(damaged)
+    damaged["columns"][0]["kind"] = "colour"
+    with pytest.raises(ValueError, match="unknown kind 'colour'"):
+        Columns.from_dict(damaged)
+
+
+# --- blanks
+
+
+def low_rank(n=400, d=12, q=2, noise=0.1):
+    rng = np.random.default_rng(0)
+    return rng.normal(size=(n, q)) @ rng.normal(size=(q, d)) * 3 + noise * rng.normal(size=(n, d)) + 5
+
+
+def test_blanks_are_filled_from_the_rest_of_the_row():
+    whole = low_rank()
+    hidden = np.random.default_rng(1).random(whole.shape) < 0.2
+    rows = np.where(hidden, np.nan, whole)
+    filled = Fill.fit(rows).transform(rows)
+    assert (filled[~hidden] == whole[~hidden]).all()
+    error = (filled - whole)[hidden].std()
+    by_means = (whole - np.nanmean(rows, 0))[hidden].std()
+    assert error < 0.15 * by_means
+    assert np.isnan(rows[hidden]).all()
+
+
+def test_the_fill_is_the_expectation_of_a_gaussian():
+    """x_m = μ_m + C_mo C_oo^-1 (x_o - μ_o), with C = W W' + σ² I."""
+    fill = Fill.fit(low_rank(d=6))
+    row = fill.mean + fill.deviation * np.array([0.5, -0.2, 0.3, 0.1, np.nan, np.nan])
+    C = fill.factors @ fill.factors.T + fill.noise * np.eye(6)
+    expected = C[4:, :4] @ np.linalg.solve(C[:4, :4], [0.5, -0.2, 0.3, 0.1])
+    found = (fill.transform(row[None])[0] - fill.mean) / fill.deviation
+    assert found[4:] == pytest.approx(np.clip(expected, (fill.low - fill.mean)[4:], None), abs=1e-9)
+
+
+def test_a_row_of_blanks_is_the_mean():
+    fill = Fill.fit(low_rank())
+    assert fill.transform(np.full((1, 12), np.nan))[0] == pytest.approx(fill.mean)
+
+
+@pytest.mark.parametrize("d", [1, 2, 3])
+def test_few_columns_are_filled(d):
+    rows = low_rank(d=d)
+    rows[::3, 0] = np.nan
+    assert np.isfinite(Fill.fit(rows).transform(rows)).all()
+
+
+# --- words
+
+
+def test_telling_words_by_hand():
+    means = np.array([[0.6, 0.5, 0.0], [0.0, 0.5, 0.2]])
+    # whole: 0.6, 1.0, 0.2; scores: 0.6 log 2 = 0.42, 0.5 log 1.6 = 0.24, 0.2 log 4 = 0.28
+    assert telling_words(means, ["cat", "the", "dog"], 2) == [["cat", "the"], ["dog", "the"]]
