@@ -53,9 +53,9 @@ def main() -> None:
         code = _run()
     except KeyboardInterrupt:
         code = CTRL_C
+    with contextlib.suppress(ValueError):  # in a thread
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # on the way out there is nothing left to stop
     if code == CTRL_C:
-        with contextlib.suppress(ValueError):  # in a thread
-            signal.signal(signal.SIGINT, signal.SIG_IGN)  # on the way out there is nothing left to stop
         say("stopped")
         code = 1
     sys.exit(code or 0)
