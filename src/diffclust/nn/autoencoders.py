@@ -329,7 +329,7 @@ class ScaledRows(Autoencoder):
 
     def normalize(self, x: Tensor) -> Tensor:
         u = self.scaled(x)
-        z = torch.cat([u, self.length.to(u.dtype).expand(len(u), 1)], dim=1)
+        z = torch.cat([u, self.length.to(u.dtype).expand(u.shape[0], 1)], dim=1)
         return (self.components + 1) ** 0.5 * F.normalize(z, dim=1)
 
     def decoded(self, z: Tensor) -> Tensor:
