@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -48,6 +49,14 @@ def test_rows(blobs, answers):
 @two_methods
 def test_images(fitted_images, digits, answers):
     answers(fitted_images, digits[0])
+
+
+def test_a_file_says_nothing_of_the_machine_it_comes_from(blobs, tmp_path):
+    model = TELL(3, pretrain_epochs=1, epochs=1, random_state=0, device="cpu").fit(blobs[0])
+    model.export_onnx(tmp_path / "m.onnx")
+    written = (tmp_path / "m.onnx").read_bytes()
+    assert str(Path(torch.__file__).parent).encode() not in written
+    assert b".py" not in written
 
 
 def test_integer_images_are_scaled_inside(digits, answers):

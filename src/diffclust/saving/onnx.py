@@ -82,5 +82,14 @@ class Exportable:
         with _quiet():
             program = self.export_program().run_decompositions({torch.ops.aten.cdist.default: _distances})
             file: Any = torch.onnx.export(program, input_names=["samples"], output_names=outputs, verbose=False)
+        _forget_origin(file.model)
         with written_whole(path) as part:
             file.save(part, external_data=False)
+
+
+def _forget_origin(model: Any) -> None:
+    """The exporter notes for every node which lines of which files it comes from: paths of the machine it ran on."""
+    for graph in (model.graph, *model.functions.values()):
+        for node in graph:
+            node.metadata_props.clear()
+            node.doc_string = None
