@@ -194,9 +194,7 @@ def run(monkeypatch, capsys, tmp_path):
     def run(*words):
         monkeypatch.setattr(sys, "argv", ["diffclust", *map(str, words)])
         capsys.readouterr()
-        handler = signal.getsignal(
-            signal.SIGINT
-        )  # after a Ctrl-C the command ignores others, and so would its children
+        handler = signal.getsignal(signal.SIGINT)  # which the command ignores on its way out, as its children would
         try:
             with pytest.raises(SystemExit) as stopped:
                 cli.main()

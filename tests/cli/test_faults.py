@@ -37,22 +37,6 @@ pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceW
 
 
 @pytest.fixture
-def run(monkeypatch, capsys, tmp_path):
-    """run("fit", ...) -> exit code, stdout, stderr; in an empty folder."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(*words):
-        monkeypatch.setattr(sys, "argv", ["diffclust", *map(str, words)])
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as stopped:
-            cli.main()
-        said = capsys.readouterr()
-        return stopped.value.code, said.out, said.err
-
-    return run
-
-
-@pytest.fixture
 def full_disk():
     """Files can have no more than some bytes: real faults of real writes, as on a full disk."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
