@@ -56,7 +56,8 @@ def standardised(X: np.ndarray) -> np.ndarray:
 def in_our_units(X: np.ndarray) -> np.ndarray:
     import torch
 
-    from diffclust.engine.data import Data, TensorRows
+    from diffclust.engine.data import Data
+    from diffclust.engine.rows import TensorRows
     from diffclust.estimator import networks
 
     data = Data(TensorRows(torch.from_numpy(X).float()), torch.device("cpu"))

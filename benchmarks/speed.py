@@ -22,8 +22,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 import diffclust
-from diffclust.engine.data import Data, TensorRows
+from diffclust.engine.data import Data
 from diffclust.engine.phase import Progress
+from diffclust.engine.rows import TensorRows
 from diffclust.engine.runtime import autocast
 from diffclust.estimator.networks import build
 

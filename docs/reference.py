@@ -10,6 +10,7 @@ from sklearn.base import BaseEstimator
 
 import diffclust
 from diffclust.estimator.base import PrototypeClusterer
+from diffclust.estimator.settings import Settings
 from diffclust.methods import METHODS, TRANSDUCTIVE, Method
 from diffclust.methods.autoencoder import AutoencoderClusterer
 from diffclust.reproduce.tables import TABLES
@@ -166,7 +167,6 @@ def index_page() -> str:
 
 
 def estimators_page() -> str:
-    prototype, family = (f"{cls.__module__}." for cls in FAMILIES)
     shared = settings_of(PrototypeClusterer)
     extra = {name: value for name, value in settings_of(AutoencoderClusterer).items() if name not in shared}
     return "\n".join(
@@ -176,11 +176,12 @@ def estimators_page() -> str:
             "`fit_transform`, `get_params`, `set_params`, `set_output`, `get_feature_names_out` are scikit-learn's.\n",
             ".. _shared-parameters:\n",
             title("Shared parameters, attributes and methods", "-"),
-            f".. autoclass:: {prototype}{signature(PrototypeClusterer, shared)}",
+            f".. autoclass:: {Settings.__module__}.{signature(Settings, shared)}\n",
+            f".. autoclass:: {PrototypeClusterer.__module__}.{PrototypeClusterer.__name__}(**shared)",
             f"   :members:\n   :inherited-members:\n   :exclude-members: {', '.join(HOOKS)}\n",
             ".. _family-parameters:\n",
             title("Parameters of the autoencoder family", "-"),
-            f".. autoclass:: {family}{signature(AutoencoderClusterer, extra)}\n",
+            f".. autoclass:: {AutoencoderClusterer.__module__}.{signature(AutoencoderClusterer, extra)}\n",
         ]
     )
 

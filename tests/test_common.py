@@ -23,7 +23,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 import diffclust
 from conftest import ESTIMATORS, learns_network_online, quick_settings, two_methods
-from diffclust.engine.data import ArrayRows
+from diffclust.engine.rows import ArrayRows
 from diffclust.reading.inputs import read
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -668,7 +668,7 @@ def test_values_too_large_are_refused_and_change_nothing(fitted_rows, blobs):
 
 @two_methods
 def test_sparse_rows_are_made_dense_in_small_blocks(quick, monkeypatch):
-    from diffclust.engine.data import SparseRows
+    from diffclust.engine.rows import SparseRows
 
     seen = []
     take = SparseRows.take

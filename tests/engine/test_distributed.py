@@ -14,9 +14,11 @@ from sklearn.datasets import make_blobs
 from sklearn.metrics import adjusted_rand_score
 
 import diffclust
-from diffclust.engine import data as engine_data
-from diffclust.engine.data import ArrayRows, Data, Feed, TensorRows
+from diffclust.engine import rows as engine_rows
+from diffclust.engine.data import Data
 from diffclust.engine.distributed import Processes
+from diffclust.engine.feed import Feed
+from diffclust.engine.rows import ArrayRows, TensorRows
 from diffclust.engine.runtime import Randomness
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -204,8 +206,8 @@ def test_parts_make_the_same_batches(n, batch_size, size):
 
 @pytest.mark.parametrize("size", [2, 3])
 def test_blocks_stay_with_their_process(size, monkeypatch):
-    monkeypatch.setattr(engine_data, "BLOCK", 128)  # 32 rows
-    monkeypatch.setattr(engine_data, "WINDOW", 4)
+    monkeypatch.setattr(engine_rows, "BLOCK", 128)  # 32 rows
+    monkeypatch.setattr(engine_rows, "WINDOW", 4)
     monkeypatch.setattr(ArrayRows, "window", 4)
     n = 1000
     rows = ArrayRows(np.arange(n, dtype=np.float32)[:, None], (1,), lambda x: x)

@@ -6,9 +6,10 @@ import torch
 from sklearn.exceptions import ConvergenceWarning
 
 from diffclust import CrossMetric, VaDE
-from diffclust.engine.data import Data, TensorRows
+from diffclust.engine.data import Data
 from diffclust.engine.guard import Guard
 from diffclust.engine.model import Trainable
+from diffclust.engine.rows import TensorRows
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 GUARDED = {VaDE: {}, CrossMetric: {"tolerance": 0}}

@@ -6,9 +6,11 @@ import torch
 from torch import nn
 
 from conftest import train
-from diffclust.engine.data import ArrayRows, Batch, Data, TensorRows
+from diffclust.engine.data import Batch, Data
+from diffclust.engine.feed import shuffled
 from diffclust.engine.model import Trainable
 from diffclust.engine.phase import LastFinite, Phase, set_rate
+from diffclust.engine.rows import ArrayRows, TensorRows
 from diffclust.engine.runtime import choose_device, restart_seeds, seeded
 
 CPU = torch.device("cpu")
@@ -36,7 +38,7 @@ def data(n=100, batch_size=16, **options):
 def test_batches_have_one_size_and_cover_nine_tenths(n, wanted, steps, size):
     rows = data(n, wanted)
     assert (rows.steps, rows.batch_size) == (steps, size)
-    batches = list(rows.shuffled())
+    batches = list(shuffled(rows))
     assert {len(batch.x) for batch in batches} == {size}
     seen = torch.cat([batch.index for batch in batches])
     assert len(seen.unique()) == len(seen) == steps * size
@@ -45,7 +47,7 @@ def test_batches_have_one_size_and_cover_nine_tenths(n, wanted, steps, size):
 
 def test_augmentation_changes_what_training_sees_and_nothing_else():
     rows = data(augment=lambda x: -x)
-    batch = next(rows.shuffled())
+    batch = next(shuffled(rows))
     assert (batch.x == -batch.clean).all()
     assert (rows.map(lambda x: x)[:, 0] == torch.arange(100)).all()
 
@@ -58,7 +60,7 @@ def test_map_keeps_order_and_length(n):
 def test_integer_images_are_scaled_in_the_batch():
     rows = Data(TensorRows(torch.full((4, 1, 2, 2), 255, dtype=torch.uint8), 255.0), CPU, 2)
     assert rows.rows.take(torch.tensor([0])).dtype == torch.uint8
-    assert (next(rows.shuffled()).x == 1).all()
+    assert (next(shuffled(rows)).x == 1).all()
 
 
 def test_a_summary_is_numpys(tmp_path):

@@ -10,11 +10,13 @@ from sklearn.preprocessing import StandardScaler
 import diffclust
 from conftest import train
 from diffclust import DCN, TELL, AEKMeans, metrics
-from diffclust.engine.data import Data, TensorRows
+from diffclust.engine.data import Data
 from diffclust.engine.model import NeighbourPretraining
 from diffclust.engine.phase import Phase
+from diffclust.engine.rows import TensorRows
 from diffclust.engine.runtime import seeded
 from diffclust.estimator.networks import row_units
+from diffclust.estimator.restarts import neighbour_graph
 from diffclust.nn.autoencoders import DenseAutoencoder, RowAutoencoder, ScaledRows
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -129,7 +131,7 @@ def phases(data, n):
 def test_stacked_runs_learn_what_they_learn_alone(batch_size):
     X, _ = make_blobs(96, 5, centers=4, random_state=0)
     data = Data(TensorRows(torch.tensor(X, dtype=torch.float32)), CPU, batch_size)
-    data.graph = AEKMeans(3, device="cpu")._graph(data)
+    data.graph = neighbour_graph(data)
     alone, stacked = phases(data, 2), phases(data, 2)
     train(alone, range(2), stack=False)
     train(stacked, range(2), stack=True)

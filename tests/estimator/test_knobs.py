@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from diffclust import DCN, SSC, TELL, AEKMeans, CrossMetric, DeepKMeans, SSCNet
-from diffclust.estimator.base import hyperparameters
 from diffclust.estimator.knobs import check_knobs, knob, rules_of
+from diffclust.estimator.settings import hyperparameters
 
 NUMBERS = (float("nan"), math.inf, -math.inf)
 

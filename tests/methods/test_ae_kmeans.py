@@ -14,8 +14,9 @@ from typer.testing import CliRunner
 import diffclust
 from diffclust import DCN, DEC, AEKMeans, CrossMetric, DeepKMeans, VaDE
 from diffclust.cli import app
-from diffclust.engine.data import Batch, Data, SparseRows
+from diffclust.engine.data import Batch, Data
 from diffclust.engine.model import LayerPretraining
+from diffclust.engine.rows import SparseRows
 from diffclust.nn import DenseAutoencoder, Identity, PoolingAutoencoder
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")

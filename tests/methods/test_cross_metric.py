@@ -10,7 +10,8 @@ from sklearn.metrics import adjusted_rand_score
 import diffclust
 from conftest import quick_settings
 from diffclust import CrossMetric
-from diffclust.engine.data import Batch, Data, TensorRows
+from diffclust.engine.data import Batch, Data
+from diffclust.engine.rows import TensorRows
 from diffclust.methods.cross_metric import CrossMetricModel
 from diffclust.nn import DenseAutoencoder, kl_divergence
 from diffclust.nn.ops import METRICS

@@ -6,7 +6,8 @@ import torch
 
 from conftest import quick_settings
 from diffclust import DEC, IDEC
-from diffclust.engine.data import Batch, Data, TensorRows
+from diffclust.engine.data import Batch, Data
+from diffclust.engine.rows import TensorRows
 from diffclust.nn import DenseAutoencoder, Identity, log_student_t, sharpen
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")

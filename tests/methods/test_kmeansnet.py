@@ -9,7 +9,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import adjusted_rand_score
 
 from diffclust import KMeansNet
-from diffclust.engine.data import Batch, Data, TensorRows
+from diffclust.engine.data import Batch, Data
+from diffclust.engine.rows import TensorRows
 from diffclust.methods.kmeansnet import ALPHA_GRID
 from diffclust.nn import DenseAutoencoder
 from diffclust.reproduce.kmeansnet import FIVE

@@ -8,7 +8,8 @@ import torch
 from sklearn.base import BaseEstimator
 
 import diffclust.methods
-from diffclust.engine.data import Batch, Data, TensorRows
+from diffclust.engine.data import Batch, Data
+from diffclust.engine.rows import TensorRows
 from diffclust.methods import METHODS
 from diffclust.nn import DenseAutoencoder
 

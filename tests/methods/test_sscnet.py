@@ -8,8 +8,9 @@ from sklearn.exceptions import ConvergenceWarning
 from conftest import train
 from diffclust import SSCNet
 from diffclust.baselines import BASELINES
-from diffclust.engine.data import Batch, Data, TensorRows
+from diffclust.engine.data import Batch, Data
 from diffclust.engine.phase import Phase
+from diffclust.engine.rows import TensorRows
 from diffclust.methods.sscnet import CALM, SparseCoding
 from diffclust.metrics import accuracy
 from diffclust.nn import ConvDictionary, DenseAutoencoder, Identity, RowDictionary

@@ -9,8 +9,9 @@ from sklearn.metrics import adjusted_rand_score
 
 from conftest import train
 from diffclust import TELL
-from diffclust.engine.data import Batch, Data, TensorRows
+from diffclust.engine.data import Batch, Data
 from diffclust.engine.phase import Phase
+from diffclust.engine.rows import TensorRows
 from diffclust.methods.tell import ALPHA, LAMBDA
 from diffclust.nn import DenseAutoencoder, Identity, lloyd
 

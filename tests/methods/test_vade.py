@@ -8,7 +8,8 @@ import torch
 from torch import nn
 
 from diffclust import VaDE
-from diffclust.engine.data import Batch, Data, TensorRows
+from diffclust.engine.data import Batch, Data
+from diffclust.engine.rows import TensorRows
 from diffclust.nn import ConvAutoencoder, DenseAutoencoder, Identity
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")

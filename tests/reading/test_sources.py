@@ -12,8 +12,10 @@ from sklearn.exceptions import NotFittedError
 from torch.utils.data import IterableDataset
 
 from diffclust import TELL, KMeansNet, metrics
-from diffclust.engine import data as engine
-from diffclust.engine.data import ArrayRows, Data, Feed
+from diffclust.engine import rows as engine
+from diffclust.engine.data import Data
+from diffclust.engine.feed import Feed
+from diffclust.engine.rows import ArrayRows
 from diffclust.reading import sources
 from diffclust.reading.formats import open_parquet
 from diffclust.saving.answers import GROUP, write

@@ -48,13 +48,13 @@ def on_digits(*labels, **changes) -> Table:
 @pytest.fixture
 def count_starts(monkeypatch):
     fits = []
-    fitting = AEKMeans._restarts
+    reading = AEKMeans._read
 
-    def counted(self, given, quiet=False):
+    def counted(self, X):
         fits.append(self.random_state)
-        return fitting(self, given, quiet)
+        return reading(self, X)
 
-    monkeypatch.setattr(AEKMeans, "_restarts", counted)
+    monkeypatch.setattr(AEKMeans, "_read", counted)
     return fits
 
 

@@ -37,13 +37,14 @@ class FakeTime:
 @pytest.fixture
 def count_fits(monkeypatch):
     fits = []
-    fitting = PrototypeClusterer._restarts
+    reading = PrototypeClusterer._read
 
-    def counted(self, given, quiet=False):
-        fits.append((len(getattr(given, "rows", given)), self.random_state))
-        return fitting(self, given, quiet)
+    def counted(self, X):
+        given = reading(self, X)
+        fits.append((len(given.rows), self.random_state))
+        return given
 
-    monkeypatch.setattr(PrototypeClusterer, "_restarts", counted)
+    monkeypatch.setattr(PrototypeClusterer, "_read", counted)
     return fits
 
 

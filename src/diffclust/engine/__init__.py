@@ -3,7 +3,9 @@
 A fit reads downwards: `estimator.fit` builds restarts, `loop.train` runs them epoch by epoch, a step is `Phase.step`::
 
     model.py        what a method says: a loss, an assignment, and hooks around a step
-    data.py         samples on the device or streamed, a batch at a time
+    rows.py         samples where they are: in memory, on a disk, in a sparse matrix, in a torch Dataset
+    data.py         the same as the methods see them: floating point, on the device, a batch at a time
+    feed.py         the batches of training, drawn anew every epoch
     phase.py        one phase of training: start, epochs of steps, finish
     restart.py      one run of a fit: its phases, its random numbers, its entry in the checkpoint
     loop.py         train(): restarts to their results

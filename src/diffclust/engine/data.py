@@ -1,15 +1,12 @@
-"""Data and Batch: samples on the device, or streamed from wherever they are."""
+"""Data and Batch: samples as the loop and the methods see them."""
 
 import functools
 import hashlib
 import math
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence, Sized
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -17,13 +14,10 @@ from ..nn.autoencoders import ScaledRows
 from ..nn.neighbours import NeighbourGraph
 from ..nn.parallel import batch_mean, totals
 from .distributed import ALONE, Processes
+from .rows import Rows
 
 CHUNK = 1024  # rows answered at a time, on a CPU
 MANY_VALUES = 2**23  # on a GPU up to eight times as many rows, where they have no more values than that together
-BLOCK = 2**19  # bytes read in one go, where rows lie on a disk
-WINDOW = 128
-DRAWS = 3  # neighbours drawn a sample, where the batch is all rows and they are in it already
-FAR = 8  # samples that each is compared with as no neighbours
 FEWEST = 16  # below this, matrix kernels change and a row's last bits would depend on its company
 
 
@@ -47,133 +41,6 @@ class Batch:
     def total(self, *sums: Tensor) -> Sequence[Tensor]:
         """Sums over these rows as sums over the whole batch; tensors of one type are exchanged at once."""
         return totals(*sums)
-
-
-class Rows(ABC, Sized):
-    """n samples of one shape. `divisor` turns integer images into [0, 1]."""
-
-    row_shape: tuple[int, ...]
-    divisor: float = 1.0
-    resident = False  # whether `take` works on the device alone, without the host
-    window = WINDOW  # blocks whose rows are shuffled among one another
-    forward = False  # whether rows can only be read from the first to the last
-
-    @abstractmethod
-    def take(self, index: Tensor) -> Tensor: ...
-
-    def block(self, start: int, stop: int, device: torch.device) -> Tensor:
-        """Rows that follow one another."""
-        return self.take(torch.arange(start, stop, device=device))
-
-    def to(self, device: torch.device) -> "Rows":
-        return self
-
-    def edges(self) -> np.ndarray | None:
-        """Where the blocks begin that are best read together, and the end; None where any order is as good."""
-        return None
-
-    def _even_edges(self, row_bytes: int) -> np.ndarray | None:
-        """Blocks of about BLOCK bytes, where there is more than a window of them."""
-        n, block = len(self), max(1, BLOCK // max(1, row_bytes))
-        return np.append(np.arange(0, n, block), n) if n > WINDOW * block else None
-
-
-class TensorRows(Rows):
-    """In memory; moves to the device whole, in the type it has (images may stay uint8)."""
-
-    resident = True
-
-    def __init__(self, x: Tensor, divisor: float = 1.0) -> None:
-        self.x, self.divisor, self.row_shape = x, divisor, tuple(x.shape[1:])
-
-    def __len__(self) -> int:
-        return len(self.x)
-
-    def take(self, index: Tensor) -> Tensor:
-        return self.x[index.to(self.x.device)]
-
-    def block(self, start: int, stop: int, device: torch.device) -> Tensor:
-        return self.x[start:stop]
-
-    def to(self, device: torch.device) -> Rows:
-        return TensorRows(self.x.to(device), self.divisor)
-
-
-class ArrayRows(Rows):
-    """A numpy array too large to copy, such as a memory map. `arrange` brings a block to `(b, *row_shape)`."""
-
-    def __init__(
-        self,
-        array: np.ndarray,
-        row_shape: tuple[int, ...],
-        arrange: Callable[[Tensor], Tensor],
-        divisor: float = 1.0,
-    ) -> None:
-        self.array, self.row_shape, self.arrange, self.divisor = array, row_shape, arrange, divisor
-
-    def __len__(self) -> int:
-        return len(self.array)
-
-    def take(self, index: Tensor) -> Tensor:
-        return self._tensor(self.array[index.cpu().numpy()])
-
-    def block(self, start: int, stop: int, device: torch.device) -> Tensor:
-        return self._tensor(self.array[start:stop])
-
-    def _tensor(self, block: np.ndarray) -> Tensor:
-        kept = np.uint8 if block.dtype == np.uint8 else np.float32
-        return self.arrange(torch.from_numpy(np.array(block, dtype=kept)))
-
-    def edges(self) -> np.ndarray | None:
-        return self._even_edges(self.array[:1].nbytes)
-
-
-class SparseMatrix(Protocol):
-    shape: tuple[int, int]
-
-    def __getitem__(self, index: Any) -> Any: ...
-
-
-class SparseRows(Rows):
-    """A scipy CSR matrix, made dense a block at a time."""
-
-    def __init__(self, matrix: SparseMatrix) -> None:
-        self.matrix, self.row_shape = matrix, (matrix.shape[1],)
-
-    def __len__(self) -> int:
-        return self.matrix.shape[0]
-
-    def take(self, index: Tensor) -> Tensor:
-        return torch.from_numpy(self.matrix[index.cpu().numpy()].toarray())
-
-
-def sample(item: Any) -> Tensor:
-    """Of what a Dataset gives: the thing itself, or the first of a tuple."""
-    try:
-        x = torch.as_tensor(item[0] if isinstance(item, (tuple, list)) else item).detach()
-    except (RuntimeError, TypeError, ValueError, IndexError) as error:
-        raise TypeError(
-            f"An item of the Dataset is a {type(item).__name__} that is no sample ({error}): it should be a tensor or "
-            "an array of numbers, or a tuple that begins with one."
-        ) from None
-    return x[None] if x.ndim == 2 else x
-
-
-class DatasetRows(Rows):
-    """A torch Dataset with a length; an item is a sample, or a tuple that starts with one."""
-
-    def __init__(self, dataset: Any, row_shape: tuple[int, ...], divisor: float = 1.0) -> None:
-        self.dataset, self.row_shape, self.divisor = dataset, row_shape, divisor
-
-    def __len__(self) -> int:
-        return len(self.dataset)
-
-    def take(self, index: Tensor) -> Tensor:
-        items = [sample(self.dataset[i]) for i in index.tolist()]
-        for i, item in zip(index.tolist(), items, strict=True):
-            if tuple(item.shape) != self.row_shape:
-                raise ValueError(f"Sample {i} has shape {tuple(item.shape)}, the others {self.row_shape}.")
-        return torch.stack(items)
 
 
 class Summary(NamedTuple):
@@ -261,14 +128,6 @@ class Data:
             row = int(index[int(bad[0])])
             raise ValueError(f"Input X contains NaN, infinity or a value too large for float32, first in row {row}.")
         return x
-
-    def shuffled(self) -> Iterator[Batch]:
-        """One epoch."""
-        feed = Feed(self)
-        feed.begin()
-        for step in range(self.steps):
-            feed.bring(step)
-            yield feed.batch()
 
     def draw(self, size: int) -> Tensor:
         """The positions of at most `size` rows, drawn without repetition, in order."""
@@ -361,102 +220,3 @@ class Data:
             reach=(high - low).to(mean.device),
             zeros=zeros.mean().item() / len(self),
         )
-
-
-READER = ThreadPoolExecutor(1, "diffclust-reader")
-
-
-class Feed:
-    """The batches of one epoch after another, in tensors that stay where they are, so that a captured step finds
-    the next batch by itself."""
-
-    def __init__(self, data: Data) -> None:
-        self.data = data
-        width = data.slot.stop - data.slot.start
-        self.order = torch.empty(data.steps, width, dtype=torch.long, device=data.device)
-        self.cursor = torch.zeros(1, dtype=torch.long, device=data.device)
-        self.brought: Tensor | None = None
-        self.ahead: Future[Tensor] | None = None
-        self.all_rows = data.steps == 1 and width == len(data)
-        if data.graph is not None:
-            draws, pairs = (DRAWS, DRAWS * FAR // 4) if self.all_rows else (1, FAR)
-            self.neighbours = torch.empty(data.steps, width, draws, dtype=torch.long, device=data.device)
-            self.shifts = torch.empty(data.steps, pairs, dtype=torch.long, device=data.device)
-
-    def begin(self) -> None:
-        edges = self.data.rows.edges()
-        if edges is None:
-            data = self.data
-            order = torch.randperm(len(data), device=data.device)
-            self.order.copy_(order[: data.steps * data.batch_size].view(data.steps, -1)[:, data.slot])
-        else:
-            self._shuffle_blocks(edges)
-        if self.data.graph is not None:
-            self._draw_neighbours(self.data.graph)
-        self.cursor.zero_()
-        self.ahead = None
-
-    def _draw_neighbours(self, graph: NeighbourGraph) -> None:
-        """For all of the epoch, from the random numbers that processes have in common: each then takes its part."""
-        data = self.data
-        steps, _, draws = self.neighbours.shape
-        uniform = torch.rand(steps, data.batch_size, draws, device=data.device)[:, data.slot]
-        for step in range(steps):
-            self.neighbours[step] = graph.draw(self.order[step], uniform[step])
-        if self.all_rows:
-            place = torch.empty_like(self.order[0])
-            place[self.order[0]] = torch.arange(len(place), device=place.device)
-            self.neighbours.copy_(place[self.neighbours])
-        self.shifts.copy_(torch.randint(1, max(2, data.batch_size), self.shifts.shape, device=data.device))
-
-    def _shuffle_blocks(self, edges: np.ndarray) -> None:
-        """Blocks in random order, or as they come where rows are read forward; the rows of a window of blocks are
-        shuffled among one another. So a disk is read in long runs, and a batch has rows of many places. A process
-        stays with its own rows, of which its disk cache may hold all."""
-        own, processes, generator = self.data.own, self.data.processes, None
-        if not processes.alone:
-            edges = np.unique(np.clip(edges, own.start, own.stop))
-            # how much is drawn differs from process to process: not from the common source
-            generator = torch.Generator().manual_seed(int(torch.randint(2**31, ())) * processes.size + processes.rank)
-        flat, done, count = self.order.view(-1), 0, len(edges) - 1
-        blocks = np.arange(count) if self.data.rows.forward else torch.randperm(count, generator=generator).numpy()
-        for first in range(0, count, self.data.rows.window):
-            window = blocks[first : first + self.data.rows.window]
-            rows = torch.cat([torch.arange(edges[b], edges[b + 1]) for b in window])
-            rows = rows[torch.randperm(len(rows), generator=generator)][: len(flat) - done]
-            flat[done : done + len(rows)] = rows.to(flat.device)
-            done += len(rows)
-
-    def bring(self, step: int) -> None:
-        """Fetch the rows of this step from the host, where they do not live on the device."""
-        if self.data.rows.resident:
-            return
-        read = self.ahead.result() if self.ahead is not None else self._read(step)
-        more = self.data.rows.edges() is not None and not self.data.rows.forward and step + 1 < len(self.order)
-        self.ahead = READER.submit(self._read, step + 1) if more else None  # while this step is taken
-        rows = self.data.values(read)
-        self.brought = rows if self.brought is None else self.brought.copy_(rows)
-
-    def _read(self, step: int) -> Tensor:
-        index = self.order[step]
-        if self.data.graph is not None and not self.all_rows:
-            index = torch.cat([index, self.neighbours[step, :, 0]])
-        rows = self.data.rows.take(index)
-        return rows.pin_memory() if self.data.device.type == "cuda" else rows
-
-    def batch(self) -> Batch:
-        index = self.order.index_select(0, self.cursor)[0]
-        company = {} if self.data.graph is None else self._company()
-        self.cursor += 1
-        clean = self.data.take(index) if self.brought is None else self.brought[: len(index)]
-        return Batch(self.data.augment(clean) if self.data.augment else clean, clean, index, **company)
-
-    def _company(self) -> dict[str, Tensor]:
-        """What a batch has to say of neighbours: see `Batch`."""
-        data, neighbours = self.data, self.neighbours.index_select(0, self.cursor)[0]
-        place = torch.arange(data.slot.start, data.slot.stop, device=data.device)
-        far = (place[:, None] + self.shifts.index_select(0, self.cursor)) % data.batch_size
-        if self.all_rows:
-            return {"near": neighbours, "far": far}
-        neighbour = data.take(neighbours[:, 0]) if self.brought is None else self.brought[len(neighbours) :]
-        return {"neighbour": data.augment(neighbour) if data.augment else neighbour, "far": far}

@@ -15,8 +15,10 @@ from torch.optim import Optimizer
 from ..nn.autoencoders import Autoencoder, Identity
 from ..nn.parallel import shared_norms, total
 from .accelerate.layers import fused_layers
-from .data import Batch, Data, Feed, TensorRows
+from .data import Batch, Data
+from .feed import Feed, shuffled
 from .model import ClusterModel, Losses, Trainable
+from .rows import TensorRows
 from .runtime import Randomness, autocast, random_states, set_random_states
 
 Record = dict[str, Any]  # {"phase": ..., "epoch": ..., then one number a loss term}
@@ -117,7 +119,7 @@ def settle_batch_norm(model: Trainable, data: Data) -> None:
         norm.momentum = None  # a cumulative mean
         norm.train()
     with shared_norms():
-        for batch in itertools.islice(data.shuffled(), NORM_BATCHES):
+        for batch in itertools.islice(shuffled(data), NORM_BATCHES):
             model.reconstruct(batch.clean)
     for norm, momentum in zip(norms, momenta, strict=True):
         norm.momentum = momentum

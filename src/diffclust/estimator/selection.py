@@ -1,12 +1,28 @@
-"""The rules that choose one of several restarts, without labels."""
+"""Which result is kept, without labels: one of the restarts by a rule, or k-means on the rows."""
 
+import math
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
+from sklearn.base import clone
 from sklearn.metrics import adjusted_rand_score
 
+from ..engine.data import Data
+from ..engine.phase import Phase
+from ..engine.restart import Restart
 from ..engine.run import Run
+from ..engine.runtime import seeded
 from ..metrics import effective_number
+from . import networks
+
+if TYPE_CHECKING:
+    from .base import PrototypeClusterer
+
+# A network is kept where its clusters cut fewer edges of the neighbour graph than k-means on the rows: fewer than this
+# share, less FEW_ROWS over the root of the number of rows, since few rows say little.
+CLEARLY_LESS, FEW_ROWS = 0.85, 2.0
 
 
 def _smallest(value: Callable[[Run], float]) -> Callable[[list[Run]], int]:
@@ -30,3 +46,35 @@ RULES: dict[str, Callable[[list[Run]], int]] = {
     "agreement": agreement,
     "balance": _smallest(lambda run: -effective_number(run.sizes)),  # for clusters known to be about as large
 }
+
+
+def choose(estimator: "PrototypeClusterer", restarts: list[Restart]) -> Run:
+    """The best restart by the rule `select`; for features="auto", k-means on the rows where that is as good."""
+    runs = [restart.result for restart in restarts if restart.result is not None]
+    if not runs:
+        raise KeyboardInterrupt  # before the first had anything to show
+    best, data = runs[RULES[estimator.select](runs)], restarts[0].data
+    given_centers = not isinstance(getattr(estimator, "init", "k-means"), str)  # in the network's embedding
+    if data.graph is None or estimator.features != "auto" or not estimator.falls_back or given_centers:
+        return best
+    rows = _on_the_rows(estimator, data, best)
+    learnt_cut, rows_cut = (
+        data.graph.cut(torch.from_numpy(run.labels).to(data.device), estimator.n_clusters) for run in (best, rows)
+    )
+    return best if learnt_cut < (CLEARLY_LESS - FEW_ROWS / math.sqrt(len(data))) * rows_cut else rows
+
+
+def _on_the_rows(estimator: "PrototypeClusterer", data: Data, learnt: Run) -> Run:
+    """What the method gives without a network: k-means on the rows in their units."""
+    with seeded(learnt.seed, data.device):
+        plain = clone(estimator).set_params(**({"init": "k-means"} if hasattr(estimator, "init") else {}))
+        model = plain.build_model(networks.build("scaled", data, 0, {}), len(data)).to(data.device)
+        placing = Phase("clustering", model, data, None, epochs=0)
+        placing.start()
+        placing.finish()
+        model.note(
+            "fallback", "The network's clusters cut no fewer neighbours apart than k-means on the rows: kept that."
+        )
+        return Run.evaluate(
+            model, data, seed=learnt.seed, history=learnt.history, events=[*learnt.events, *model.events]
+        )

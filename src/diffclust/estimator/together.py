@@ -12,6 +12,8 @@ from ..engine.loop import train
 from ..engine.runtime import choose_device, learning
 from ..reading.inputs import Given, read
 from .base import PrototypeClusterer
+from .restarts import build_restarts
+from .selection import choose
 
 E = TypeVar("E")
 
@@ -53,12 +55,12 @@ def fit_each(pairs: Sequence[tuple[E, Any]]) -> list[E]:
         for estimator, _ in beside:
             reserved.enter_context(estimator._reserved())
         fits = [
-            estimator._restarts(estimator._read(given[key]), quiet=i > 0)
+            build_restarts(estimator, estimator._read(given[key]), quiet=i > 0)
             for i, (key, (estimator, _)) in enumerate(zip(keys, beside, strict=True))
         ]
         train([restart for restarts in fits for restart in restarts])
         for (estimator, _), restarts in zip(beside, fits, strict=True):
-            estimator._adopt(restarts, estimator._choose(restarts))
+            estimator._adopt(restarts, choose(estimator, restarts))
     for estimator, _ in beside:
         estimator._warn(stacklevel=3)
     for other, X in pairs:

@@ -10,7 +10,8 @@ import torch
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from ..engine.data import CHUNK, Data, SparseRows
+from ..engine.data import CHUNK, Data
+from ..engine.rows import SparseRows
 from ..reading.frames import is_frame
 from ..reading.tables import Columns
 from . import words

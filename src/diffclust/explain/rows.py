@@ -9,7 +9,8 @@ import torch
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from ..engine.data import Data, SparseRows, TensorRows
+from ..engine.data import Data
+from ..engine.rows import SparseRows, TensorRows
 from ..engine.runtime import choose_device
 from ..reading.inputs import Given, read
 from . import words

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from ..engine.data import Batch, Data
 from ..engine.model import ClusterModel, Losses
-from ..estimator.base import hyperparameters
+from ..estimator.settings import hyperparameters
 from ..nn.autoencoders import Autoencoder
 from ..nn.cluster import ClusterLayer
 from ..nn.ops import hard

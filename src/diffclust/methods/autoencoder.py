@@ -8,8 +8,9 @@ from ..engine.data import Data
 from ..engine.model import ClusterModel, LayerPretraining, NeighbourPretraining, Trainable
 from ..engine.optimizers import make_optimizer
 from ..estimator import networks
-from ..estimator.base import PrototypeClusterer, hyperparameters
+from ..estimator.base import PrototypeClusterer
 from ..estimator.knobs import knob
+from ..estimator.settings import hyperparameters
 from ..estimator.streams import Arrived
 from ..nn.autoencoders import Autoencoder
 from ..nn.cluster import ClusterLayer

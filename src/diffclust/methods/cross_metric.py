@@ -35,8 +35,8 @@ from torch.optim import Optimizer
 from ..engine.data import Batch, Data
 from ..engine.guard import Guard
 from ..engine.model import ClusterModel, Losses, Pretraining
-from ..estimator.base import hyperparameters
 from ..estimator.knobs import knob
+from ..estimator.settings import hyperparameters
 from ..nn.autoencoders import Autoencoder
 from ..nn.cross_metric import SMALL, CrossMetricLayer
 from ..nn.ops import METRICS, log_balance

@@ -22,8 +22,8 @@ from torch import Tensor
 
 from ..engine.data import Batch, Data
 from ..engine.model import ClusterModel, Losses
-from ..estimator.base import hyperparameters
 from ..estimator.knobs import knob
+from ..estimator.settings import hyperparameters
 from ..estimator.streams import Arrived
 from ..nn.autoencoders import Autoencoder
 from ..nn.cluster import ClusterLayer

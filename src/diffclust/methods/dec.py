@@ -28,8 +28,8 @@ from torch.optim import Optimizer
 
 from ..engine.data import Batch, Data
 from ..engine.model import ClusterModel, Losses
-from ..estimator.base import hyperparameters
 from ..estimator.knobs import knob
+from ..estimator.settings import hyperparameters
 from ..nn.autoencoders import Autoencoder
 from ..nn.cluster import ClusterLayer
 from ..nn.ops import log_student_t, sharpen

@@ -29,8 +29,9 @@ from torch import Tensor
 from ..engine.data import Batch, Data
 from ..engine.guard import Guard
 from ..engine.model import ClusterModel, Losses, Pretraining
-from ..estimator.base import PrototypeClusterer, hyperparameters
+from ..estimator.base import PrototypeClusterer
 from ..estimator.knobs import knob
+from ..estimator.settings import hyperparameters
 from ..estimator.streams import Arrived
 from ..nn.autoencoders import Autoencoder, DropoutAt
 from ..nn.cluster import ClusterLayer

@@ -30,8 +30,8 @@ from sklearn.utils import check_random_state
 from ..engine.data import Data
 from ..engine.distributed import current_processes
 from ..engine.runtime import choose_device, restart_seeds
-from ..estimator.base import hyperparameters
 from ..estimator.knobs import check_knobs, knob
+from ..estimator.settings import hyperparameters
 from ..metrics import effective_clusters
 from ..nn.self_expression import self_expression
 from ..reading.inputs import read

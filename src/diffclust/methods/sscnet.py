@@ -40,8 +40,9 @@ from torch import Tensor, nn
 from ..engine.data import Batch, Data
 from ..engine.model import ClusterModel, Losses, Trainable
 from ..estimator import networks
-from ..estimator.base import PrototypeClusterer, hyperparameters
+from ..estimator.base import PrototypeClusterer
 from ..estimator.knobs import knob
+from ..estimator.settings import hyperparameters
 from ..estimator.streams import Arrived
 from ..nn.autoencoders import Autoencoder, ConvDictionary, RowDictionary
 from ..nn.cluster import ClusterLayer

@@ -20,8 +20,9 @@ from torch import Tensor
 
 from ..engine.data import Batch, Data
 from ..engine.model import Losses
-from ..estimator.base import PrototypeClusterer, hyperparameters
+from ..estimator.base import PrototypeClusterer
 from ..estimator.knobs import knob
+from ..estimator.settings import hyperparameters
 from ..estimator.streams import Arrived
 from ..nn.autoencoders import Autoencoder, ScaledRows
 from ..nn.cluster import ClusterLayer

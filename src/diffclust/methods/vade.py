@@ -24,8 +24,8 @@ from torch import Tensor, nn
 from ..engine.data import Batch, Data
 from ..engine.guard import Guard
 from ..engine.model import ClusterModel, Losses
-from ..estimator.base import hyperparameters
 from ..estimator.knobs import knob
+from ..estimator.settings import hyperparameters
 from ..nn.autoencoders import Autoencoder
 from ..nn.mixture import GaussianMixture
 from ..nn.ops import hard

@@ -22,7 +22,8 @@ from sklearn.utils.validation import validate_data
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
-from ..engine.data import CHUNK, ArrayRows, Data, DatasetRows, Rows, SparseRows, TensorRows, sample
+from ..engine.data import CHUNK, Data
+from ..engine.rows import ArrayRows, DatasetRows, Rows, SparseRows, TensorRows, sample
 from . import formats
 from .frames import is_frame
 from .sources import IterableRows, ParquetRows

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from ..engine.data import WINDOW, Rows, sample
+from ..engine.rows import WINDOW, Rows, sample
 from .tables import Columns
 
 HELD = 2**26  # bytes of decoded row groups that are shuffled among one another

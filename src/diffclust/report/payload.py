@@ -13,7 +13,7 @@ import torch
 
 from .. import __version__, metrics
 from ..callbacks import TrainingRecord
-from ..engine.data import SparseRows
+from ..engine.rows import SparseRows
 from ..explain.clusters import Census, describe_cluster
 from ..explain.model import explain_model
 from ..explain.pictures import displayable

@@ -11,10 +11,12 @@ from conftest import OWN_STOP, train
 from diffclust import DCN, DEC, IDEC, TELL, AEKMeans, CrossMetric, DeepKMeans, SSCNet, VaDE, callbacks, fit_together
 from diffclust.engine.accelerate import capture
 from diffclust.engine.accelerate.stack import Stack
-from diffclust.engine.data import Data, TensorRows
+from diffclust.engine.data import Data
 from diffclust.engine.model import NeighbourPretraining
 from diffclust.engine.optimizers import OPTIMIZERS, make_optimizer
 from diffclust.engine.phase import Phase
+from diffclust.engine.rows import TensorRows
+from diffclust.estimator.restarts import neighbour_graph
 
 pytestmark = [
     pytest.mark.gpu,
@@ -56,7 +58,7 @@ def test_steps_by_neighbours_agree(counted, exact):
     def learnt(batch_size, captured):
         estimator = TELL(3, device="cuda", features="neighbours", batch_size=batch_size, random_state=0)
         data = Data(TensorRows(rows), torch.device("cuda"), batch_size)
-        data.graph = estimator._graph(data)
+        data.graph = neighbour_graph(data)
         torch.manual_seed(1)
         model = estimator.build_model(estimator.build_autoencoder(data), len(data)).cuda()
         histories = []

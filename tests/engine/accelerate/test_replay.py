@@ -11,9 +11,10 @@ from torch import nn
 
 from conftest import ESTIMATORS, train, ways
 from diffclust import AEKMeans
-from diffclust.engine.data import Batch, Data, TensorRows
+from diffclust.engine.data import Batch, Data
 from diffclust.engine.model import Trainable
 from diffclust.engine.phase import Phase
+from diffclust.engine.rows import TensorRows
 from diffclust.engine.runtime import Randomness
 
 CPU = torch.device("cpu")

@@ -11,8 +11,9 @@ from diffclust import DCN, DEC, IDEC, TELL, AEKMeans, CrossMetric, DeepKMeans
 from diffclust.engine import runtime
 from diffclust.engine.accelerate.capture import Steps
 from diffclust.engine.accelerate.stack import Stack, stack_key_of
-from diffclust.engine.data import Data, TensorRows
+from diffclust.engine.data import Data
 from diffclust.engine.phase import Phase
+from diffclust.engine.rows import TensorRows
 from diffclust.engine.runtime import seeded
 from diffclust.methods.dcn import DCNModel
 

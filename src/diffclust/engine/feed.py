@@ -1,0 +1,120 @@
+"""The batches of training: drawn anew every epoch, with neighbours where the data have a graph."""
+
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..nn.neighbours import NeighbourGraph
+from .data import Batch, Data
+
+DRAWS = 3  # neighbours drawn a sample, where the batch is all rows and they are in it already
+FAR = 8  # samples that each is compared with as no neighbours
+READER = ThreadPoolExecutor(1, "diffclust-reader")
+
+
+class Feed:
+    """The batches of one epoch after another, in tensors that stay where they are, so that a captured step finds
+    the next batch by itself."""
+
+    def __init__(self, data: Data) -> None:
+        self.data = data
+        width = data.slot.stop - data.slot.start
+        self.order = torch.empty(data.steps, width, dtype=torch.long, device=data.device)
+        self.cursor = torch.zeros(1, dtype=torch.long, device=data.device)
+        self.brought: Tensor | None = None
+        self.ahead: Future[Tensor] | None = None
+        self.all_rows = data.steps == 1 and width == len(data)
+        if data.graph is not None:
+            draws, pairs = (DRAWS, DRAWS * FAR // 4) if self.all_rows else (1, FAR)
+            self.neighbours = torch.empty(data.steps, width, draws, dtype=torch.long, device=data.device)
+            self.shifts = torch.empty(data.steps, pairs, dtype=torch.long, device=data.device)
+
+    def begin(self) -> None:
+        edges = self.data.rows.edges()
+        if edges is None:
+            data = self.data
+            order = torch.randperm(len(data), device=data.device)
+            self.order.copy_(order[: data.steps * data.batch_size].view(data.steps, -1)[:, data.slot])
+        else:
+            self._shuffle_blocks(edges)
+        if self.data.graph is not None:
+            self._draw_neighbours(self.data.graph)
+        self.cursor.zero_()
+        self.ahead = None
+
+    def _draw_neighbours(self, graph: NeighbourGraph) -> None:
+        """For all of the epoch, from the random numbers that processes have in common: each then takes its part."""
+        data = self.data
+        steps, _, draws = self.neighbours.shape
+        uniform = torch.rand(steps, data.batch_size, draws, device=data.device)[:, data.slot]
+        for step in range(steps):
+            self.neighbours[step] = graph.draw(self.order[step], uniform[step])
+        if self.all_rows:
+            place = torch.empty_like(self.order[0])
+            place[self.order[0]] = torch.arange(len(place), device=place.device)
+            self.neighbours.copy_(place[self.neighbours])
+        self.shifts.copy_(torch.randint(1, max(2, data.batch_size), self.shifts.shape, device=data.device))
+
+    def _shuffle_blocks(self, edges: np.ndarray) -> None:
+        """Blocks in random order, or as they come where rows are read forward; the rows of a window of blocks are
+        shuffled among one another. So a disk is read in long runs, and a batch has rows of many places. A process
+        stays with its own rows, of which its disk cache may hold all."""
+        own, processes, generator = self.data.own, self.data.processes, None
+        if not processes.alone:
+            edges = np.unique(np.clip(edges, own.start, own.stop))
+            # how much is drawn differs from process to process: not from the common source
+            generator = torch.Generator().manual_seed(int(torch.randint(2**31, ())) * processes.size + processes.rank)
+        flat, done, count = self.order.view(-1), 0, len(edges) - 1
+        blocks = np.arange(count) if self.data.rows.forward else torch.randperm(count, generator=generator).numpy()
+        for first in range(0, count, self.data.rows.window):
+            window = blocks[first : first + self.data.rows.window]
+            rows = torch.cat([torch.arange(edges[b], edges[b + 1]) for b in window])
+            rows = rows[torch.randperm(len(rows), generator=generator)][: len(flat) - done]
+            flat[done : done + len(rows)] = rows.to(flat.device)
+            done += len(rows)
+
+    def bring(self, step: int) -> None:
+        """Fetch the rows of this step from the host, where they do not live on the device."""
+        if self.data.rows.resident:
+            return
+        read = self.ahead.result() if self.ahead is not None else self._read(step)
+        more = self.data.rows.edges() is not None and not self.data.rows.forward and step + 1 < len(self.order)
+        self.ahead = READER.submit(self._read, step + 1) if more else None  # while this step is taken
+        rows = self.data.values(read)
+        self.brought = rows if self.brought is None else self.brought.copy_(rows)
+
+    def _read(self, step: int) -> Tensor:
+        index = self.order[step]
+        if self.data.graph is not None and not self.all_rows:
+            index = torch.cat([index, self.neighbours[step, :, 0]])
+        rows = self.data.rows.take(index)
+        return rows.pin_memory() if self.data.device.type == "cuda" else rows
+
+    def batch(self) -> Batch:
+        index = self.order.index_select(0, self.cursor)[0]
+        company = {} if self.data.graph is None else self._company()
+        self.cursor += 1
+        clean = self.data.take(index) if self.brought is None else self.brought[: len(index)]
+        return Batch(self.data.augment(clean) if self.data.augment else clean, clean, index, **company)
+
+    def _company(self) -> dict[str, Tensor]:
+        """What a batch has to say of neighbours: see `Batch`."""
+        data, neighbours = self.data, self.neighbours.index_select(0, self.cursor)[0]
+        place = torch.arange(data.slot.start, data.slot.stop, device=data.device)
+        far = (place[:, None] + self.shifts.index_select(0, self.cursor)) % data.batch_size
+        if self.all_rows:
+            return {"near": neighbours, "far": far}
+        neighbour = data.take(neighbours[:, 0]) if self.brought is None else self.brought[len(neighbours) :]
+        return {"neighbour": data.augment(neighbour) if data.augment else neighbour, "far": far}
+
+
+def shuffled(data: Data) -> Iterator[Batch]:
+    """The batches of one epoch."""
+    feed = Feed(data)
+    feed.begin()
+    for step in range(data.steps):
+        feed.bring(step)
+        yield feed.batch()

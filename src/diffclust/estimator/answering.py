@@ -1,0 +1,114 @@
+"""What a fitted estimator says of rows, those it has not seen included."""
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import check_array
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
+
+from ..engine.data import Data
+from ..engine.model import Answer, ClusterModel
+from ..engine.rows import TensorRows
+from ..engine.runtime import choose_device
+from ..reading.inputs import Given, Shape, read
+from .state import as_it_is
+
+
+def _labels(answer: Answer) -> Tensor:
+    """The labels of an answer, and -1 where it is not a number."""
+    own = answer.logits.gather(1, answer.label[:, None])[:, 0]
+    return answer.label.where(own.isfinite(), -1)
+
+
+def _check_answers(answers: Tensor) -> None:
+    wrong = ~answers.isfinite() if answers.is_floating_point() else answers < 0
+    if bool(wrong.any()):
+        raise ValueError("The model has no answer that is a number: X holds values too far from those of the fit.")
+
+
+class Answering(ClassNamePrefixFeaturesOutMixin, TransformerMixin):  # which wraps `transform` for `set_output`
+    """`predict`, `predict_proba`, `transform`, `inverse_transform` and `score`."""
+
+    if TYPE_CHECKING:
+        device: str
+        model_: ClusterModel
+        cluster_centers_: np.ndarray
+        shape_: Shape
+        temperature_: float
+
+    def predict(self, X: Any) -> Any:
+        """The cluster of each row (n,), in the form X came in."""
+        return self._answer(X, lambda fitted, x: _labels(fitted.model_.answer(x)))
+
+    def predict_proba(self, X: Any) -> Any:
+        """`softmax_j(-|z - Ω_j|² / temperature_)`: see `temperature_`."""
+        return self._answer(X, lambda fitted, x: fitted._probabilities(fitted.model_.embed(x).double()))
+
+    def predict_in_parts(self, X: Any) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Labels and probabilities, some thousand rows at a time and in order: for answers larger than memory."""
+        fitted = as_it_is(self)
+        check_is_fitted(fitted)
+        data, model = fitted._ready(read(fitted, X, fitting=False))
+
+        def ask(x: Tensor) -> Tensor:
+            answer = model.answer(x)
+            probabilities = fitted._probabilities(answer.z).double()
+            return torch.cat([_labels(answer)[:, None].double(), probabilities], dim=1)
+
+        for part in data.parts(ask):
+            _check_answers(part)
+            answers = part.cpu().numpy()
+            yield answers[:, 0].astype(np.int64), answers[:, 1:].astype(np.float32)
+
+    def transform(self, X: Any) -> Any:
+        """The embedding of each row (n, embedding_dim), in the form X came in."""
+        return self._answer(X, lambda fitted, x: fitted.model_.embed(x))
+
+    def inverse_transform(self, Z: Any) -> Any:
+        """Embeddings back to samples of the shape `fit` was given."""
+        fitted = as_it_is(self)
+        check_is_fitted(fitted)
+        width = fitted.cluster_centers_.shape[1]
+        if not isinstance(Z, Tensor):
+            Z = check_array(Z, dtype=np.float32, copy=True, input_name="Z", estimator=self)
+        z = Z.detach().float() if isinstance(Z, Tensor) else torch.from_numpy(Z)
+        if z.ndim != 2 or len(z) == 0 or z.shape[1] != width:
+            raise ValueError(f"Z has shape {tuple(z.shape)}, expected (n, {width}): rows of the embedding.")
+        device = choose_device(self.device)
+        model = fitted.model_.to(device)
+        samples = fitted.shape_.restore(Data(TensorRows(z), device).map(model.decode))
+        return samples.to(Z.device) if isinstance(Z, Tensor) else samples.cpu().numpy()
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Minus the clustering loss, mean over the rows: larger is better."""
+        losses = self._answer(X, lambda fitted, x: fitted.model_.clustering_loss(fitted.model_.embed(x).double()))
+        return -float(losses.mean())
+
+    def _answer(self, X: Any, ask: Callable[[Any, Tensor], Tensor]) -> Any:
+        """ask of the estimator, as it is now, and of the samples, with the model where they are and in eval mode; the
+        answers in the form X came in."""
+        fitted = as_it_is(self)
+        check_is_fitted(fitted)
+        given = read(fitted, X, fitting=False)
+        data, _ = fitted._ready(given)
+        answers = data.map(lambda x: ask(fitted, x))
+        _check_answers(answers)
+        return given.give(answers)
+
+    def _ready(self, given: Given) -> tuple[Data, ClusterModel]:
+        data, model = Data(given.rows, choose_device(self.device)), self.model_
+        # else it is left alone: other threads may be asking it
+        if model.training or model.clusters.weight.device != data.device:
+            model.to(data.device).eval()
+        return data, model
+
+    def _probabilities(self, z: Tensor) -> Tensor:
+        return self.model_.clusters.probabilities(z, self.temperature_).float()
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.cluster_centers_.shape[1]

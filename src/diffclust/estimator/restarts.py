@@ -1,0 +1,113 @@
+"""From settings and data to restarts that can be trained."""
+
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+
+from ..callbacks import Watchers
+from ..engine.checkpoint import Checkpoint, CheckpointFolder, describe
+from ..engine.data import Data
+from ..engine.distributed import current_processes
+from ..engine.model import NeighbourPretraining, Trainable
+from ..engine.phase import EmbeddedPhase, Phase
+from ..engine.restart import Job, Restart
+from ..engine.rows import TensorRows
+from ..engine.runtime import Randomness, choose_device, choose_precision, restart_seeds, seeded
+from ..nn.neighbours import NeighbourGraph
+from ..reading.inputs import Given
+from . import networks
+
+if TYPE_CHECKING:
+    from .base import PrototypeClusterer
+
+
+def build_restarts(estimator: "PrototypeClusterer", given: Given, quiet: bool = False) -> list[Restart]:
+    """All that training needs, built: a misfit of network and data shows here."""
+    processes, device = current_processes(), choose_device(estimator.device)
+    augmentation = estimator._augmentation(given.rows.row_shape)
+    neighbours = estimator._by_neighbours(given.rows.row_shape)
+    batch_size = estimator._batch_size(len(given.rows), neighbours)
+    data = Data(given.rows, device, batch_size, augmentation, processes)
+    data.scale = _scale(estimator, given, data)
+    if neighbours:
+        data.graph = neighbour_graph(data)
+    watchers = Watchers(estimator, quiet)
+    job = Job(
+        device,
+        _checkpoint(estimator, data),
+        watchers,
+        attributes=given.attributes,
+        at_once=watchers.at_once(device),
+        capture=None if processes.alone else False,  # exchanges between processes are not captured
+    )
+    narrow = _narrowed(estimator, data)
+    restarts = [_restart(estimator, job, number, data, narrow) for number in range(estimator.n_init)]
+    watchers.expect(epochs=restarts[0].expected_epochs)
+    return restarts
+
+
+def _scale(estimator: "PrototypeClusterer", given: Given, data: Data) -> Tensor | None:
+    """What columns are divided by, where the table or the user says it."""
+    if estimator.scale == "auto" or len(data.row_shape) != 1:
+        return given.scale
+    return networks.even_units(data.summary, each=bool(estimator.scale))
+
+
+def neighbour_graph(data: Data) -> NeighbourGraph:
+    """Who is near whom, in the units that the network sees."""
+    with seeded(0, data.device):  # the same for every restart and process
+        network = networks.build("scaled", data, 0, {}).to(data.device)
+        return NeighbourGraph.of(data.map(network.encode))
+
+
+def _narrowed(estimator: "PrototypeClusterer", data: Data) -> Data:
+    """What is trained on: the data, or the principal components of wide rows where the network begins with them."""
+    begins_with_them = (
+        isinstance(estimator.network, str) and estimator.network in ("auto", "rows") and len(data.row_shape) == 1
+    )
+    if data.graph is None or data.scaled is None or not len(data.scaled.basis) or not begins_with_them:
+        return data
+    rows = TensorRows(data.map(data.scaled.to(data.device).scaled))
+    narrow = Data(rows, data.device, data.batch_size, data.augment, data.processes)
+    narrow.graph, narrow.scaled = data.graph, data.scaled
+    return narrow
+
+
+def _restart(estimator: "PrototypeClusterer", job: Job, number: int, data: Data, trained_on: Data) -> Restart:
+    """One run: the network alone, then the method."""
+    randomness = Randomness(job.checkpoint.seeds[number], data.device)
+    with randomness.borrowed():
+        model = estimator.build_model(estimator.build_autoencoder(data), len(data)).to(data.device)
+    options: dict[str, Any] = {"restart": number, "precision": choose_precision(estimator.precision, data.device)}
+    epochs = estimator._epochs(estimator.pretrain_epochs, data, 0)
+    plan: list[tuple[str, Trainable, int]] = []
+    if model.network_learns and data.graph is not None:
+        plan = [("pretraining", NeighbourPretraining(model), epochs)]
+    elif model.network_learns:
+        plan = estimator.pretraining_plan(model, epochs)
+    phases = [
+        Phase(name, learner, trained_on, estimator.build_optimizer(learner), epochs, **options)
+        for name, learner, epochs in plan
+    ]
+    epochs = estimator._epochs(estimator.epochs, data, 1)
+    if estimator.is_joint() or not model.network_learns:
+        phases.append(Phase("clustering", model, trained_on, estimator.build_optimizer(model), epochs, **options))
+    else:
+        phases.append(
+            EmbeddedPhase(
+                "clustering", model, trained_on, estimator.build_model, estimator.build_optimizer, epochs, **options
+            )
+        )
+    return Restart(job, number, model, data, phases, randomness)
+
+
+def _checkpoint(estimator: "PrototypeClusterer", data: Data) -> Checkpoint:
+    """Where the fit stands: at its beginning, or where the folder says."""
+    processes = data.processes
+    seeds = processes.of_leader(lambda: restart_seeds(estimator.random_state, estimator.n_init))
+    if estimator.checkpoint is None:
+        return Checkpoint(None, 1, {}, seeds)
+    identity = {"data": processes.of_leader(data.fingerprint), **estimator._described()}
+    folder = CheckpointFolder(estimator.checkpoint)
+    defaults = {name: describe(value) for name, value in type(estimator)().get_params().items()}
+    return Checkpoint(folder, estimator.checkpoint_every, identity, seeds, processes, defaults)

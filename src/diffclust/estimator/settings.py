@@ -1,0 +1,185 @@
+"""The settings that all methods share, and what their "auto" means for given data."""
+
+import functools
+import math
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from ..engine.checkpoint import describe
+from ..engine.data import Data
+from ..engine.optimizers import OPTIMIZERS
+from ..engine.phase import Callback
+from ..engine.runtime import choose_precision
+from ..nn.augment import jitter
+from ..reading.columns import KINDS
+from .knobs import check_knobs, knob
+from .selection import RULES
+
+ALL_ROWS = 2048  # up to here a batch is all rows, where the encoder learns by neighbours
+STEPS_OF_ALL_ROWS = (150, 50)  # then so many steps of the encoder alone, and of the method
+STEPS = (500, 166)  # else so many,
+STEPS_BY_ROOT = 8  # and of the encoder alone at least so many times the root of the number of rows
+AUTO_AUGMENT = 0.5  # augment="auto": strength of the random changes of images
+
+hyperparameters = dataclass(kw_only=True, eq=False, repr=False)
+
+
+def _check_network(network: Any) -> None:
+    if not isinstance(network, (str, nn.Module)):
+        raise TypeError(f"network={network!r} should be a name or a module with encode and decode.")
+
+
+def _check_columns(columns: Any) -> None:
+    if columns is not None and not isinstance(columns, Mapping):
+        raise TypeError(f"columns={columns!r} should be a dictionary of kinds by name, or None.")
+    for name, kind in (columns or {}).items():
+        if kind not in KINDS:
+            raise ValueError(f"columns: {name!r} is to be {kind!r}, which should be one of {', '.join(KINDS)}.")
+
+
+def _check_callbacks(callbacks: Any) -> None:
+    if not isinstance(callbacks, Sequence) or not all(callable(each) for each in callbacks):
+        raise TypeError(f"callbacks={callbacks!r} should be a list of functions of a Progress.")
+
+
+def _check_precision(precision: Any) -> None:
+    choose_precision(precision, torch.device("cpu"))
+
+
+@hyperparameters
+class Settings(BaseEstimator):
+    """The settings of every method that trains a network with centres.
+
+    Args:
+        n_clusters: how many.
+        n_init: whole restarts, each from another seed.
+        select: the label-free rule that picks one of the restarts: "scatter" (the least share of the embedding's
+            variance left inside clusters, so that its scale does not count), "loss" (smallest clustering loss, TELL's
+            rule), "agreement" (the run whose labels are most like those of the others), "balance" (the most even
+            clusters, for data whose clusters are known to be about as large as one another).
+        network: "auto" (rows: dense, images: convolutional), "dense", "conv", "conv-pool", "identity" (the features are
+            the embedding), or any module with `encode` and `decode`, which gets the values as they are.
+        embedding_dim: width of the embedding.
+        features: how the network learns before the centres are placed, and what holds it while the method trains:
+            "reconstruction" (an autoencoder) or "neighbours" (rows that are near stay near, as in UMAP). "auto":
+            neighbours for rows, reconstruction for images, and for every network that is given by name or as a module.
+        columns: of a table, kinds by name where they are not what they look like: "number", "category", "date", "text",
+            or "skip" to leave it out. A table with words, dates or blanks is looked at in any case, one of numbers
+            alone where this is given, be it empty.
+        scale: of rows: True divides each column by its standard deviation, False all by one number. "auto": so that
+            all columns of a table of mixed kinds count alike; other rows as their values suggest.
+        pretrain_epochs: epochs of the autoencoder alone. "auto" follows the number of rows.
+        epochs: epochs of the method. "auto" follows the number of rows.
+        batch_size: rows a step. "auto": 64 below 5,000 rows, 128 below 20,000, 256 from there on; where the network
+            learns by neighbours, all rows up to 2,048, and 1,024 of more.
+        augment: random changes of the samples in training: the strength of small turns, zooms and shifts of images, or
+            a callable from a batch to a changed batch; None for none. "auto": 0.5 for images, none for rows.
+        optimizer: adadelta (or adadelta-keras), adagrad, adam, adamw, momentum, rmsprop, sgd, or a callable from
+            parameters to an optimiser.
+        lr: learning rate; None takes the optimiser's usual one. A callable brings its own.
+        device: "auto", "cpu", "cuda", ...
+        precision: of training: "float32", "bf16", or "auto": bf16 on a GPU that has it, float32 elsewhere.
+        random_state: an int for the same answer every time.
+        verbose: show a progress bar.
+        callbacks: functions of a Progress, called after each epoch.
+        checkpoint: a folder to keep the state of the fit in. A fit that was killed goes on from there when it is called
+            again with the same settings and data, and ends with the labels it would have had. Emptied at the end.
+        checkpoint_every: epochs between checkpoints.
+    """
+
+    n_clusters: int = knob(8, low=1, kw_only=False)
+    n_init: int = knob(1, low=1)
+    select: str = knob("scatter", choices=RULES)
+    network: str | nn.Module = knob("auto", check=_check_network)
+    embedding_dim: int = knob(10, low=1)
+    features: Literal["auto", "reconstruction", "neighbours"] = knob("auto")
+    columns: Mapping[str, str] | None = knob(None, check=_check_columns)
+    scale: bool | Literal["auto"] = knob("auto")
+    pretrain_epochs: int | Literal["auto"] = knob("auto", low=0)
+    epochs: int | Literal["auto"] = knob("auto", low=0)
+    batch_size: int | Literal["auto"] = knob("auto", low=2)  # batch norm needs two rows
+    augment: float | Callable[[Tensor], Tensor] | Literal["auto"] | None = knob("auto", low=0)
+    optimizer: str | Callable[..., Optimizer] = knob("adam", choices=OPTIMIZERS)
+    lr: float | None = knob(None, above=0)
+    device: str = "auto"
+    precision: str = knob("auto", check=_check_precision)
+    random_state: int | np.random.RandomState | None = None
+    verbose: bool | int = False
+    callbacks: Sequence[Callback] = knob((), check=_check_callbacks)
+    checkpoint: str | os.PathLike[str] | None = None
+    checkpoint_every: int = knob(10, low=1)
+
+    papers: ClassVar[dict[str, dict[str, Any]]] = {}
+    # What "auto" epochs mean, for pretraining and for the method: so many steps, within these limits.
+    auto_steps: ClassVar[tuple[int, int]] = (2800, 1400)
+    auto_most: ClassVar[tuple[int, int]] = (200, 100)
+    auto_least: ClassVar[tuple[int, int]] = (20, 20)
+    learns_by_neighbours: ClassVar[bool] = True  # what features="auto" means for rows
+
+    @classmethod
+    def paper(cls, name: str, **changes: Any) -> Self:
+        """An estimator with the paper's own settings for a data set; `changes` override single ones."""
+        if name not in cls.papers:
+            raise ValueError(f"{cls.__name__} has no paper settings for {name!r}, only for: {', '.join(cls.papers)}.")
+        return cls(**{**cls.papers[name], **changes})
+
+    def auto_epochs(self, phase: int, steps: int) -> int:
+        """What "auto" means, for pretraining (0) and for the method (1), with so many steps an epoch."""
+        wanted = math.ceil(self.auto_steps[phase] / steps)
+        return min(self.auto_most[phase], max(self.auto_least[phase], wanted))
+
+    def _check_settings(self) -> None:
+        check_knobs(self)
+
+    def _described(self) -> dict[str, Any]:
+        """The settings that decide what comes out."""
+        fleeting = ("device", "verbose", "callbacks", "checkpoint", "checkpoint_every")
+        settings = {name: describe(value) for name, value in self.get_params().items() if name not in fleeting}
+        return {"class": type(self).__name__, **settings}
+
+    def _by_neighbours(self, row_shape: tuple[int, ...]) -> bool:
+        """Whether the encoder learns by neighbours."""
+        if self.features != "auto":
+            return self.features == "neighbours"
+        free = isinstance(self.network, str) and self.network == "auto"
+        return self.learns_by_neighbours and free and len(row_shape) == 1
+
+    def _epochs(self, wish: int | str, data: Data, phase: int) -> int:
+        if wish != "auto":
+            return int(wish)
+        if data.graph is None:
+            return self.auto_epochs(phase, data.steps)
+        if data.steps == 1:
+            return STEPS_OF_ALL_ROWS[phase]
+        steps = max(STEPS[0], STEPS_BY_ROOT * math.sqrt(len(data))) if phase == 0 else STEPS[1]
+        return math.ceil(steps / data.steps)
+
+    def _batch_size(self, n: int, neighbours: bool = False) -> int:
+        if self.batch_size == "auto":
+            if neighbours:
+                return n if n <= ALL_ROWS else 1024
+            return 64 if n < 5_000 else 128 if n < 20_000 else 256
+        return self.batch_size
+
+    def _augmentation(self, row_shape: tuple[int, ...]) -> Callable[[Tensor], Tensor] | None:
+        images = len(row_shape) == 3
+        if callable(self.augment):
+            return self.augment
+        if (
+            self.augment is None
+            or self.augment == 0
+            or self.network == "identity"
+            or (self.augment == "auto" and not images)
+        ):
+            return None
+        if not images:
+            raise ValueError(f"augment={self.augment} needs images; for rows give a callable or None.")
+        return functools.partial(jitter, strength=AUTO_AUGMENT if self.augment == "auto" else float(self.augment))

@@ -1,0 +1,150 @@
+"""What every network is, and the two without layers of ours."""
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+Output = Literal["sigmoid", "linear"]
+
+
+class Autoencoder(nn.Module):
+    """`encode`: `(b, *input_shape)` -> (b, embedding_dim); `decode` goes back.
+
+    `config` holds the constructor's arguments: with `set_units`, enough to build a saved network again.
+    """
+
+    shift: Tensor
+    scale: Tensor
+    encoder: nn.Module
+    decoder: nn.Module
+    variational: bool = False  # the encoder gives means, then as many log-variances
+
+    def __init__(self, input_shape: Sequence[int], embedding_dim: int, output: Output) -> None:
+        super().__init__()
+        self.input_shape = tuple(input_shape)
+        self.embedding_dim = embedding_dim
+        self.output = output
+        self.config: dict[str, Any] = {
+            "input_shape": list(self.input_shape),
+            "embedding_dim": embedding_dim,
+            "output": output,
+        }
+        self.register_buffer("shift", torch.zeros(()))
+        self.register_buffer("scale", torch.ones(()))
+
+    def set_units(self, shift: Tensor, scale: Tensor) -> None:
+        """From now on a sample x is (x - shift) / scale in the network's own units."""
+        self.shift, self.scale = shift, scale
+
+    def activate(self, y: Tensor) -> Tensor:
+        """The output of the last layer, squashed where the network's `output` is "sigmoid"."""
+        return torch.sigmoid(y) if self.output == "sigmoid" else y
+
+    def normalize(self, x: Tensor) -> Tensor:
+        """Samples in the network's own units."""
+        return (x - self.shift) / self.scale
+
+    def analyse(self, x: Tensor) -> Tensor:
+        """Samples in the network's units, `(b, *input_shape)`, to codes."""
+        return self.encoder(x)
+
+    def synthesise(self, z: Tensor) -> Tensor:
+        """Codes to samples in the network's units."""
+        return self.activate(self.decoder(z)).reshape(z.shape[0], *self.input_shape)
+
+    def encode(self, x: Tensor) -> Tensor:
+        """Samples to embeddings; of a variational network, their means."""
+        return self.moments(x)[0] if self.variational else self.analyse(self.normalize(x))
+
+    def moments(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and log-variance of the embedding, each (b, embedding_dim); of a variational network only."""
+        mean, log_variance = self.encoder(self.normalize(x)).chunk(2, dim=1)
+        return mean, log_variance
+
+    @torch.no_grad()
+    def reset_spread(self, log_variance: float) -> None:
+        """The same log-variance for every sample, as a start."""
+        last = [layer for layer in self.encoder.modules() if isinstance(layer, nn.Linear)][-1]
+        last.weight[self.embedding_dim :] = 0
+        last.bias[self.embedding_dim :] = log_variance
+
+    def layers(self) -> list[tuple[nn.Module, nn.Module]]:
+        """Encoder layers from the outside in, each with the decoder layer that mirrors it."""
+        raise ValueError(f"{type(self).__name__} cannot be trained layer by layer: only the dense network can.")
+
+    def decode(self, z: Tensor) -> Tensor:
+        """Embeddings to samples, in the units that these came in."""
+        return self.synthesise(z) * self.scale + self.shift
+
+    def reconstruction_loss(self, x: Tensor, z: Tensor) -> Tensor:
+        """Mean squared error per value, in the network's own units."""
+        target = (x - self.shift) / self.scale
+        return F.mse_loss(self.activate(self.decoder(z)).reshape(target.shape), target)
+
+    def negative_log_likelihood(self, x: Tensor, z: Tensor) -> Tensor:
+        """-log p(x | z), summed over a sample's values, mean over samples, in the network's own units: Bernoulli with a
+        sigmoid output, else Gaussian of unit variance, without its constant."""
+        target, y = (x - self.shift) / self.scale, self.decoder(z)
+        if self.output == "sigmoid":
+            return self.n_values * F.binary_cross_entropy_with_logits(y.reshape(target.shape).float(), target)
+        return self.n_values * F.mse_loss(y.reshape(target.shape), target) / 2
+
+    @torch.no_grad()
+    def magnify(self, factor: float) -> bool:
+        """Make embeddings `factor` times as large, and decode them as before. False: there is no linear bottleneck."""
+        layers = [*[*self.encoder.children()][-1:], *[*self.decoder.children()][:1]]
+        if self.variational or [type(layer) for layer in layers] != [nn.Linear, nn.Linear]:
+            return False
+        last, first = layers
+        for values in last.parameters():
+            values.mul_(factor)
+        first.weight.div_(factor)  # type: ignore[operator]
+        return True
+
+    @property
+    def n_values(self) -> int:
+        """How many values a sample has, which turns a loss per value into one per sample."""
+        return int(torch.Size(self.input_shape).numel())
+
+
+class Identity(Autoencoder):
+    """No network: the features are the embedding, in the units they came in."""
+
+    def __init__(self, input_shape: Sequence[int], embedding_dim: int = 0, output: Output = "linear") -> None:
+        super().__init__(input_shape, int(torch.Size(tuple(input_shape)).numel()), output)
+        self.encoder, self.decoder = nn.Flatten(), nn.Identity()
+
+
+class Wrapped(Autoencoder):
+    """A user's own module with `encode` and `decode`, which sees the values as they are."""
+
+    def __init__(self, module: nn.Module, input_shape: Sequence[int], embedding_dim: int) -> None:
+        super().__init__(input_shape, embedding_dim, "linear")
+        self.module = module
+
+    def analyse(self, x: Tensor) -> Tensor:
+        return self.module.encode(x)  # type: ignore[operator]
+
+    def synthesise(self, z: Tensor) -> Tensor:
+        return self.module.decode(z)  # type: ignore[operator]
+
+    def magnify(self, factor: float) -> bool:
+        return False
+
+    def reconstruction_loss(self, x: Tensor, z: Tensor) -> Tensor:
+        return F.mse_loss(self.decode(z), x)
+
+    def negative_log_likelihood(self, x: Tensor, z: Tensor) -> Tensor:
+        return self.n_values * self.reconstruction_loss(x, z) / 2
+
+
+def draw_glorot(network: nn.Module) -> None:
+    """First weights as Glorot and Bengio draw them, biases zero: Keras' way."""
+    for layer in network.modules():
+        if isinstance(layer, nn.Linear | nn.Conv2d):
+            nn.init.xavier_uniform_(layer.weight)
+            if layer.bias is not None:
+                nn.init.zeros_(layer.bias)

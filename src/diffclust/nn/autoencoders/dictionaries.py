@@ -1,0 +1,64 @@
+"""SSCNet's networks, whose codes are sparse: dictionaries for rows and for images."""
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from .base import Autoencoder, Output
+from .images import image_shape
+
+SAME = 1e-5  # a cosine this close to one is the same row
+
+
+class RowDictionary(Autoencoder):
+    """Samples as combinations of samples: a linear dictionary of `embedding_dim` atoms which starts as rows of the
+    data (`set_atoms`), so that sparse codes say who writes whom, as in subspace clustering. Lengths do not count."""
+
+    atoms: Tensor  # the rows the dictionary started from
+
+    def __init__(self, input_shape: Sequence[int], embedding_dim: int = 512, output: Output = "linear") -> None:
+        super().__init__(input_shape, embedding_dim, "linear")
+        d = int(torch.Size(self.input_shape).numel())
+        self.encoder = nn.Sequential(nn.Flatten(), nn.Linear(d, embedding_dim, bias=False))
+        self.decoder = nn.Linear(embedding_dim, d, bias=False).requires_grad_(False)
+        self.register_buffer("atoms", torch.zeros(embedding_dim, d))
+
+    @torch.no_grad()
+    def set_atoms(self, x: Tensor) -> float:
+        """Rows in the network's units. Gives the length of A', which is as long a step as L-ADMM allows."""
+        atoms = F.normalize(x.flatten(1), dim=1)
+        step = 0.99 / torch.linalg.matrix_norm(atoms.double(), 2).clamp_min(1e-6).square().item()
+        self.atoms.copy_(atoms)
+        self.decoder.weight.copy_(atoms.T)  # type: ignore[operator]
+        self.encoder[1].weight.copy_(step * atoms)  # type: ignore[index]
+        return step
+
+    def others(self, x: Tensor) -> Tensor:
+        """One for the atoms a sample of length one may use, zero for those that it is itself: (b, atoms)."""
+        with torch.autocast(x.device.type, enabled=False):  # in bf16 a row would not always know itself
+            return ((x.flatten(1) @ self.atoms.T).abs() < 1 - SAME).to(x.dtype)
+
+
+class ConvDictionary(Autoencoder):
+    """SSCNet's dictionary for images: 3x3 convolutions of stride 2 with 32, 64 and 128 maps, mirrored, nothing but
+    ReLU between them; the codes are the last maps."""
+
+    def __init__(self, input_shape: Sequence[int], embedding_dim: int = 0, output: Output = "linear") -> None:
+        c, h, w = image_shape(tuple(input_shape), 4, "conv-dictionary")
+        sizes = [(h, w)]
+        for _ in range(3):
+            sizes.append(((sizes[-1][0] + 1) // 2, (sizes[-1][1] + 1) // 2))
+        maps = (c, 32, 64, 128)
+        super().__init__(input_shape, maps[-1] * sizes[-1][0] * sizes[-1][1], "linear")
+        down: list[nn.Module] = []
+        up: list[nn.Module] = []
+        for i in range(3):
+            down += [nn.ReLU()] if i else []
+            down.append(nn.Conv2d(maps[i], maps[i + 1], 3, 2, 1))
+            extra = (1 - sizes[i][0] % 2, 1 - sizes[i][1] % 2)  # what a stride of 2 lost to rounding
+            up = [nn.ConvTranspose2d(maps[i + 1], maps[i], 3, 2, 1, output_padding=extra), *up]
+            up = [nn.ReLU(), *up] if i < 2 else up
+        self.encoder = nn.Sequential(*down, nn.Flatten())
+        self.decoder = nn.Sequential(nn.Unflatten(1, (maps[-1], *sizes[-1])), *up)

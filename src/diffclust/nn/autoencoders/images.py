@@ -1,0 +1,103 @@
+"""The convolutional networks of TELL and k-meansNet."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import nn
+
+from ..chain import Chain
+from .base import Autoencoder, Output, draw_glorot
+
+
+def image_shape(input_shape: Sequence[int], smallest: int, network: str) -> tuple[int, int, int]:
+    """Channels, height and width of images that are large enough for the network."""
+    if len(input_shape) != 3:
+        raise ValueError(f"The {network} network needs images (channels, height, width), not rows of {input_shape}.")
+    c, h, w = input_shape
+    if min(h, w) < smallest:
+        raise ValueError(f"Images of {h}x{w} are too small for the {network} network: it needs {smallest}x{smallest}.")
+    return c, h, w
+
+
+class ConvAutoencoder(Autoencoder):
+    """TELL's network: 3x3 convolutions 16-32-32-16, two of them with stride 2, batch norm and ReLU after each,
+    then 256-embedding; mirrored. Any size from 4x4, odd ones included."""
+
+    def __init__(
+        self,
+        input_shape: Sequence[int],
+        embedding_dim: int = 10,
+        output: Output = "linear",
+        hidden: int = 256,
+        variational: bool = False,
+    ) -> None:
+        super().__init__(input_shape, embedding_dim, output)
+        self.config |= {"hidden": hidden, "variational": variational}
+        self.variational = variational
+        inside = embedding_dim * (1 + variational)
+        c, h, w = image_shape(self.input_shape, 4, "conv")
+        h2, w2 = (h + 1) // 2, (w + 1) // 2  # after each stride of 2
+        h4, w4 = (h2 + 1) // 2, (w2 + 1) // 2
+
+        def down(fan_in: int, fan_out: int, stride: int) -> list[nn.Module]:
+            return [nn.Conv2d(fan_in, fan_out, 3, stride, 1), nn.BatchNorm2d(fan_out), nn.ReLU()]
+
+        def up(fan_in: int, fan_out: int, stride: int, extra: tuple[int, int]) -> nn.Module:
+            return nn.ConvTranspose2d(fan_in, fan_out, 3, stride, 1, output_padding=extra)
+
+        def even(height: int, width: int) -> tuple[int, int]:
+            return 1 - height % 2, 1 - width % 2  # what a stride of 2 lost to rounding
+
+        self.encoder = Chain(
+            *down(c, 16, 1), *down(16, 32, 2), *down(32, 32, 1), *down(32, 16, 2),
+            nn.Flatten(), nn.Linear(16 * h4 * w4, hidden), nn.ReLU(), nn.Linear(hidden, inside),
+        )  # fmt: skip
+        self.decoder = Chain(
+            nn.Linear(embedding_dim, hidden), nn.ReLU(),
+            nn.Linear(hidden, 16 * h4 * w4), nn.Unflatten(1, (16, h4, w4)),
+            up(16, 32, 2, even(h2, w2)), nn.BatchNorm2d(32), nn.ReLU(),
+            up(32, 32, 1, (0, 0)), nn.BatchNorm2d(32), nn.ReLU(),
+            up(32, 16, 2, even(h, w)), nn.BatchNorm2d(16), nn.ReLU(),
+            up(16, c, 1, (0, 0)),
+        )  # fmt: skip
+        self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+
+
+class PoolingAutoencoder(Autoencoder):
+    """k-meansNet's network: 5x5 convolutions 64 and 32, each followed by 2x2 pooling, then 1024-embedding with
+    a sigmoid at the bottleneck; mirrored, with up-sampling where the encoder pools.
+
+    Args:
+        glorot: first weights as Glorot and Bengio draw them, biases zero. From torch's own the network may stay at the
+            mean image, with one embedding for all.
+    """
+
+    def __init__(
+        self,
+        input_shape: Sequence[int],
+        embedding_dim: int = 10,
+        output: Output = "linear",
+        hidden: int = 1024,
+        bottleneck: Output = "sigmoid",
+        glorot: bool = False,
+    ) -> None:
+        super().__init__(input_shape, embedding_dim, output)
+        self.config |= {"hidden": hidden, "bottleneck": bottleneck, "glorot": glorot}
+        c, h, w = image_shape(self.input_shape, 4, "conv-pool")
+        h2, w2 = (h + 1) // 2, (w + 1) // 2
+        h4, w4 = (h2 + 1) // 2, (w2 + 1) // 2
+        squash: list[nn.Module] = [nn.Sigmoid()] if bottleneck == "sigmoid" else []
+        self.encoder = nn.Sequential(
+            nn.Conv2d(c, 64, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2, ceil_mode=True),
+            nn.Conv2d(64, 32, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2, ceil_mode=True),
+            nn.Flatten(), nn.Linear(32 * h4 * w4, hidden), nn.ReLU(), nn.Linear(hidden, embedding_dim), *squash,
+        )  # fmt: skip
+        self.decoder = nn.Sequential(
+            nn.Linear(embedding_dim, hidden), nn.ReLU(),
+            nn.Linear(hidden, 32 * h4 * w4), nn.ReLU(), nn.Unflatten(1, (32, h4, w4)),
+            nn.Upsample((h2, w2)), nn.Conv2d(32, 64, 5, padding=2), nn.ReLU(),
+            nn.Upsample((h, w)), nn.Conv2d(64, c, 5, padding=2),
+        )  # fmt: skip
+        if glorot:
+            draw_glorot(self)
+        self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]

@@ -1,0 +1,130 @@
+"""Networks for rows: measurements, counts, words, embeddings, in units found from the data."""
+
+import itertools
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..chain import Chain
+from .base import Autoencoder, Output
+
+FEW_COLUMNS = 4  # rows of no more than these: their lengths count as much as their directions
+
+
+class ScaledRows(Autoencoder):
+    """No network but units: rows as directions from the middle of the data, each of length √(p + 1)::
+
+        u = P (x - shift) / scale,   z = √(p + 1) (u, ℓ) / |(u, ℓ)|,   ℓ = min(1, 4 / p)² mean |u| / √p
+
+    ℓ is one more coordinate. In rows of few columns it is of the size that the others have, so that their lengths
+    count, too; in those of many it is next to nothing, and directions alone count.
+
+    Args:
+        components: p, the number of principal components in P; 0: P is the identity, and p the number of columns.
+    """
+
+    basis: Tensor  # P (p, d), or nothing
+    length: Tensor  # ℓ
+
+    def __init__(
+        self, input_shape: Sequence[int], embedding_dim: int = 0, output: Output = "linear", components: int = 0
+    ) -> None:
+        d = int(torch.Size(tuple(input_shape)).numel())
+        self.components = components or d
+        super().__init__(input_shape, self.components + 1, "linear")
+        self.config |= {"components": components}
+        self.register_buffer("basis", torch.zeros(components, d))
+        self.register_buffer("length", torch.ones(()))
+        self.encoder, self.decoder = nn.Flatten(), nn.Identity()
+
+    def scaled(self, x: Tensor) -> Tensor:
+        """u, (b, p), of samples, or of u itself: P makes wide rows narrow, and training does that once for all."""
+        if len(self.basis) and x.shape[1:] == (len(self.basis),):
+            return x
+        u = ((x - self.shift) / self.scale).flatten(1)
+        return u @ self.basis.T if len(self.basis) else u
+
+    def normalize(self, x: Tensor) -> Tensor:
+        u = self.scaled(x)
+        z = torch.cat([u, self.length.to(u.dtype).expand(u.shape[0], 1)], dim=1)
+        return (self.components + 1) ** 0.5 * F.normalize(z, dim=1)
+
+    def decoded(self, z: Tensor) -> Tensor:
+        """Codes to u, by the inverse of `normalize`."""
+        return self.length * z[:, :-1] / z[:, -1:].clamp_min(1e-6)
+
+    def synthesise(self, z: Tensor) -> Tensor:
+        u = self.decoded(z)
+        return (u @ self.basis if len(self.basis) else u).reshape(len(z), *self.input_shape)
+
+    def reconstruction_loss(self, x: Tensor, z: Tensor) -> Tensor:
+        return F.mse_loss(self.decoded(z), self.scaled(x))
+
+    def negative_log_likelihood(self, x: Tensor, z: Tensor) -> Tensor:
+        return self.components * self.reconstruction_loss(x, z) / 2
+
+    @torch.no_grad()
+    def take_units(self, other: "ScaledRows") -> None:
+        """The units of another network of the same input."""
+        self.set_units(other.shift.clone(), other.scale.clone())
+        self.basis.copy_(other.basis)
+        self.length.copy_(other.length)
+
+    @torch.no_grad()
+    def set_rows(self, shift: Tensor, scale: Tensor, rows: Tensor) -> None:
+        """Units, principal components and the mean length, the last two of a sample of rows."""
+        self.set_units(shift, scale)
+        if len(self.basis):
+            u = ((rows - shift) / scale).flatten(1)
+            self.basis.copy_(principal_directions(u, len(self.basis)))
+        length = self.scaled(rows).norm(dim=1).mean().item() / self.components**0.5
+        self.length.fill_(min(1.0, FEW_COLUMNS / self.components) ** 2 * length or 1.0)
+
+
+class RowAutoencoder(ScaledRows):
+    """For measurements, counts, words, embeddings: scaled rows, then p-128-128-embedding with batch norm; mirrored."""
+
+    def __init__(
+        self,
+        input_shape: Sequence[int],
+        embedding_dim: int = 10,
+        output: Output = "linear",
+        components: int = 0,
+        hidden: Sequence[int] = (128, 128),
+        variational: bool = False,
+    ) -> None:
+        super().__init__(input_shape, embedding_dim, output, components)
+        self.embedding_dim = embedding_dim
+        self.config |= {"embedding_dim": embedding_dim, "hidden": list(hidden), "variational": variational}
+        self.variational = variational
+        self.encoder = Chain(*_normed_chain([self.components + 1, *hidden, embedding_dim * (1 + variational)]))
+        self.decoder = Chain(*_normed_chain([embedding_dim, *reversed(hidden), self.components]))
+
+    def decoded(self, z: Tensor) -> Tensor:
+        return self.decoder(z)
+
+
+@torch.no_grad()
+def principal_directions(u: Tensor, k: int) -> Tensor:
+    """The k directions in which rows u (n, d) vary most, (k, d); where there are fewer, zeros for the rest."""
+    u = u - u.mean(0)
+    n, d = u.shape
+    found = min(k, n, d)
+    if min(n, d) <= 500:  # one small matrix of products is cheaper than iterations, and exact
+        products = u.T @ u if d <= n else u @ u.T
+        vectors = torch.linalg.eigh(products.double()).eigenvectors[:, -found:].flip(1).to(u.dtype)
+        directions = vectors.T if d <= n else F.normalize(vectors.T @ u, dim=1)
+    else:
+        directions = torch.svd_lowrank(u, q=found + 10, niter=4)[2][:, :found].T
+    return torch.cat([directions, directions.new_zeros(k - found, d)])
+
+
+def _normed_chain(widths: Sequence[int]) -> list[nn.Module]:
+    """Linear layers with batch norm and ReLU between them."""
+    layers: list[nn.Module] = []
+    for i, (fan_in, fan_out) in enumerate(itertools.pairwise(widths)):
+        layers += [nn.BatchNorm1d(fan_in), nn.ReLU()] if i else []
+        layers.append(nn.Linear(fan_in, fan_out))
+    return layers
