@@ -201,7 +201,7 @@ def module_page(name: str) -> str:
         files.setdefault(getattr(module, each).__module__, []).append(each)
     parts = [title(module.__name__), f".. automodule:: {module.__name__}\n"]
     for file, names in files.items():
-        parts += [title(file.rsplit(".", 1)[1], "-"), f".. automodule:: {file}\n   :no-index:\n"]
+        parts += [title(file.removeprefix(f"{module.__name__}."), "-"), f".. automodule:: {file}\n   :no-index:\n"]
         for each in names:
             kind = "class" if inspect.isclass(getattr(module, each)) else "function"
             shown_above = ", ".join(["Module", *module.__all__])
