@@ -10,7 +10,7 @@ from sklearn.base import BaseEstimator
 
 import diffclust
 from diffclust.estimator.base import PrototypeClusterer
-from diffclust.estimator.settings import Settings
+from diffclust.estimator.settings import SharedSettings
 from diffclust.methods import METHODS, TRANSDUCTIVE, Method
 from diffclust.methods.autoencoder import AutoencoderClusterer
 from diffclust.reproduce.tables import TABLES
@@ -176,7 +176,7 @@ def estimators_page() -> str:
             "`fit_transform`, `get_params`, `set_params`, `set_output`, `get_feature_names_out` are scikit-learn's.\n",
             ".. _shared-parameters:\n",
             title("Shared parameters, attributes and methods", "-"),
-            f".. autoclass:: {Settings.__module__}.{signature(Settings, shared)}\n",
+            f".. autoclass:: {SharedSettings.__module__}.{signature(SharedSettings, shared)}\n",
             f".. autoclass:: {PrototypeClusterer.__module__}.{PrototypeClusterer.__name__}(**shared)",
             f"   :members:\n   :inherited-members:\n   :exclude-members: {', '.join(HOOKS)}\n",
             ".. _family-parameters:\n",

@@ -24,7 +24,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 import diffclust
 from conftest import ESTIMATORS, learns_network_online, quick_settings, two_methods
 from diffclust.engine.rows import ArrayRows
-from diffclust.reading.inputs import read
+from diffclust.reading.inputs import read_rows
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
@@ -641,10 +641,10 @@ def test_the_restart_rules_do_what_they_say():
 def test_a_memory_map_is_read_in_batches(quick, tmp_path):
     mapped = np.memmap(tmp_path / "x", dtype="float32", mode="w+", shape=(40, 5))
     mapped[:] = np.random.default_rng(0).random((40, 5))
-    assert type(read(quick(), mapped, fitting=True).rows) is ArrayRows
+    assert type(read_rows(quick(), mapped, fitting=True).rows) is ArrayRows
     frozen = np.zeros((40, 8, 8), dtype=np.uint8)
     frozen.flags.writeable = False
-    assert read(quick(), frozen, fitting=True).rows.take(torch.arange(3)).dtype == torch.uint8
+    assert read_rows(quick(), frozen, fitting=True).rows.take(torch.arange(3)).dtype == torch.uint8
 
 
 @two_methods

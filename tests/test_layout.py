@@ -101,6 +101,15 @@ def test_nobody_knows_what_is_above(package):
     assert not found
 
 
+def test_a_class_has_a_name_of_its_own():
+    homes = {}
+    for path, tree in TREES.items():
+        for node in tree.body:
+            if isinstance(node, ast.ClassDef):
+                homes.setdefault(node.name, []).append(str(path))
+    assert {name: files for name, files in homes.items() if len(files) > 1} == {}
+
+
 def test_the_layers_know_nothing_of_scikit_learn():
     assert not [name for name, (_, theirs) in IMPORTS.items() if within(name, "nn") and "sklearn" in theirs]
 

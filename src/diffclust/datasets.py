@@ -21,7 +21,7 @@ from .reading.texts import TERMS
 
 __all__ = ["load", "names"]
 
-Data = tuple[Any, NDArray[np.int64]]
+Samples = tuple[Any, NDArray[np.int64]]
 
 R8 = ("acq", "crude", "earn", "grain", "interest", "money-fx", "ship", "trade")
 RCV1_ROOTS = ("CCAT", "ECAT", "GCAT", "MCAT")
@@ -33,7 +33,7 @@ def names() -> list[str]:
     return list(_LOADERS)
 
 
-def load(name: str) -> Data:
+def load(name: str) -> Samples:
     """A data set: X as images (n, h, w) or (n, h, w, 3), rows (n, d) or sparse rows, and y from 0.
 
     digits          (1797, 8, 8)        float32 in [0, 1]; comes with scikit-learn, needs no file
@@ -67,14 +67,14 @@ def suggestion(name: str) -> str:
 # --- images and rows
 
 
-def _digits() -> Data:
+def _digits() -> Samples:
     from sklearn.datasets import load_digits
 
     bunch = load_digits()
     return (bunch.images / 16).astype(np.float32), bunch.target.astype(np.int64)
 
 
-def _arrays(name: str, what: str, *, test: bool = False, scale: float | None = None) -> Data:
+def _arrays(name: str, what: str, *, test: bool = False, scale: float | None = None) -> Samples:
     """A data set kept as one .npz; `scale` makes it floating point."""
     fetch = partial(_from_openml, name) if name in _OPENML else None
     arrays, source = _stored(name, f"{what}, `labels` and `n_train`", fetch)
@@ -84,7 +84,7 @@ def _arrays(name: str, what: str, *, test: bool = False, scale: float | None = N
     return _last(X, y, int(arrays.get("n_train", len(y)))) if test else (X, y)
 
 
-def _usps_signed() -> Data:
+def _usps_signed() -> Samples:
     """In the values the set was published with, exactly where the file has them."""
     what = "`images` uint8 (n, 16, 16) or `images_2000` (value / 1000 - 1), `labels` and `n_train`"
     arrays, source = _stored("usps", what, partial(_from_openml, "usps"))
@@ -94,14 +94,14 @@ def _usps_signed() -> Data:
     return X.astype(np.float32), y
 
 
-def _last(X: NDArray[Any], y: NDArray[np.int64], n_train: int) -> Data:
+def _last(X: NDArray[Any], y: NDArray[np.int64], n_train: int) -> Samples:
     if not 0 <= n_train < len(X):
         raise ValueError(f"n_train={n_train} of {len(X)} rows leaves no test part.")
     # A copy, so that the other rows can be freed.
     return X[n_train:].copy(), y[n_train:]
 
 
-def _cifar10(*, test: bool = False) -> Data:
+def _cifar10(*, test: bool = False) -> Samples:
     folder = "cifar-10-batches-bin"
     found = _find("cifar10.npz", folder)
     if found is None:
@@ -127,7 +127,7 @@ def _from_residual(residual: NDArray[np.uint8]) -> NDArray[np.uint8]:
     return np.ascontiguousarray(planes.transpose(1, 2, 3, 0))
 
 
-def _cifar100(*, superclass: int | None = None) -> Data:
+def _cifar100(*, superclass: int | None = None) -> Samples:
     folder = "cifar-100-binary"
     found = _find(folder)
     if found is None:
@@ -162,7 +162,7 @@ def _cifar_records(folder: Path, parts: list[str], n_labels: int) -> tuple[NDArr
 # --- texts
 
 
-def _newsgroups() -> Data:
+def _newsgroups() -> Samples:
     # Deep k-Means: nothing removed, not even the headers, which name the group: easier than it looks.
     def fetch() -> Arrays:
         from sklearn.datasets import fetch_20newsgroups
@@ -181,7 +181,7 @@ def _newsgroups() -> Data:
     return _tfidf(texts), np.array(y, np.int64)
 
 
-def _reuters_r8() -> Data:
+def _reuters_r8() -> Samples:
     file = "reuters21578.jsonl.gz"
     found = _find(file)
     if found is None:
@@ -197,7 +197,7 @@ def _reuters_r8() -> Data:
     return _tfidf(texts, stop_words="english", sublinear_tf=True), np.array(y, np.int64)
 
 
-def _rcv1() -> Data:
+def _rcv1() -> Samples:
     def fetch() -> Arrays:
         from sklearn.datasets import fetch_rcv1
 
@@ -215,7 +215,7 @@ def _rcv1() -> Data:
     return _labelled(*_stored("rcv1", "a sparse matrix as scipy saves it, and `labels`", fetch))
 
 
-def _reuters10k() -> Data:
+def _reuters10k() -> Samples:
     """DEC-keras: the first 10,000 documents of one root topic, log tf-idf of length sqrt(2000)."""
     tokens = [*(f"lyrl2004_tokens_test_pt{i}.dat" for i in range(4)), "lyrl2004_tokens_train.dat"]
     topics, order = "rcv1-v2.topics.qrels", ("CCAT", "GCAT", "MCAT", "ECAT")
@@ -258,7 +258,7 @@ def _tfidf(texts: list[str], **options: Any) -> sp.csr_matrix:
     return TfidfVectorizer(max_features=TERMS, **options).fit_transform(texts).astype(np.float32)
 
 
-_LOADERS: dict[str, Callable[[], Data]] = {
+_LOADERS: dict[str, Callable[[], Samples]] = {
     "digits": _digits,
     "mnist": partial(_arrays, "mnist", "`images` uint8 (n, 28, 28)"),
     "mnist-test": partial(_arrays, "mnist", "`images` uint8 (n, 28, 28)", test=True),
@@ -362,7 +362,7 @@ def _from_openml(name: str) -> Arrays:
     return {key: pixels, "labels": y.astype(np.uint8), "n_train": np.array(n_train)}
 
 
-def _labelled(arrays: Arrays, source: object) -> Data:
+def _labelled(arrays: Arrays, source: object) -> Samples:
     X, y = split(arrays, source)
     if y is None:
         raise ValueError(f"{source}: no array is called labels; there are {', '.join(arrays)}.")

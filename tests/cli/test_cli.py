@@ -597,14 +597,14 @@ def test_ctrl_c_leaves_the_model_that_is_there(run, works, blobs, tmp_path, monk
 def small_table(monkeypatch):
     """A table of two rows on a few digits, in place of the papers'."""
     from diffclust.reproduce import tables
-    from diffclust.reproduce.spec import Row, Spec, Table
+    from diffclust.reproduce.spec import PaperTable, Row, Spec
 
     settings = {"n_clusters": 10, "network": "identity", "epochs": 6}
     rows = (
         Row("TELL", Spec("digits", "tell", changes=settings, rows=150), rule="loss"),
         Row("k-means", Spec("digits", "kmeans", changes={"n_clusters": 10}, rows=150)),
     )
-    table = Table("some/figure", "Digits", rows, figure="curves", seeds=2)
+    table = PaperTable("some/figure", "Digits", rows, figure="curves", seeds=2)
     monkeypatch.setattr(tables, "TABLES", {table.name: table})
 
 
@@ -671,12 +671,12 @@ def test_reproduce_quick_keeps_away_from_the_results(works, tmp_path, small_tabl
 
 def test_reproduce_searches_for_lambda_when_asked(works, refused, monkeypatch):
     from diffclust.reproduce import tables
-    from diffclust.reproduce.spec import Row, Spec, Table
+    from diffclust.reproduce.spec import PaperTable, Row, Spec
 
     changes = {"n_clusters": 10, "network": "identity", "epochs": 1, "weight": 1.0}
     small = Spec("digits", "dkm", changes=changes, rows=150, validation=0.1)
     rows = (Row("DKM", small, weights=(0.1, 1.0)), Row("k-means", Spec("digits", "kmeans", changes={"n_clusters": 10})))
-    table = Table("some/table", "Digits", rows, seeds=2, random_states=(5, 3))
+    table = PaperTable("some/table", "Digits", rows, seeds=2, random_states=(5, 3))
     monkeypatch.setattr(tables, "TABLES", {table.name: table})
     words = ("reproduce", "some/table", "--only", "DKM", "--device", "cpu")
     plain = works(*words)

@@ -23,7 +23,7 @@ from conftest import ESTIMATORS, two_methods, ways
 from diffclust import TELL
 from diffclust.callbacks import StopWhenLabelsSettle
 from diffclust.engine import checkpoint
-from diffclust.engine.checkpoint import CheckpointFolder, describe, pack, unpack
+from diffclust.engine.checkpoint import CheckpointFolder, comparable, pack, unpack
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
@@ -255,7 +255,7 @@ def test_control_c_leaves_a_usable_estimator_and_a_checkpoint(quick, fitted_imag
 
 def test_settings_that_are_code_are_told_apart():
     rates = [partial(torch.optim.SGD, lr=lr) for lr in (0.1, 0.1, 0.2)]
-    assert describe(rates[0]) == describe(rates[1]) != describe(rates[2])
+    assert comparable(rates[0]) == comparable(rates[1]) != comparable(rates[2])
 
 
 def test_other_files_of_the_folder_are_left_alone(tmp_path, blobs):
@@ -277,13 +277,13 @@ def test_functions_and_networks_are_told_apart():
     def network(width, dropout=0.1):
         return nn.Sequential(nn.Linear(4, width), nn.Dropout(dropout))
 
-    assert describe(optimizer(0.1)) == describe(optimizer(0.1)) != describe(optimizer(0.2))
+    assert comparable(optimizer(0.1)) == comparable(optimizer(0.1)) != comparable(optimizer(0.2))
     torch.manual_seed(0)
     first, again = network(3), network(3)  # with other weights: a script draws them anew when it goes on
-    assert describe(first) == describe(again)
-    assert describe(first) != describe(network(5))
-    assert describe(first) != describe(network(3, 0.5))
-    assert json.loads(json.dumps(describe(first))) == describe(first)
+    assert comparable(first) == comparable(again)
+    assert comparable(first) != comparable(network(5))
+    assert comparable(first) != comparable(network(3, 0.5))
+    assert json.loads(json.dumps(comparable(first))) == comparable(first)
 
 
 def test_a_folder_is_for_one_fit_at_a_time(blobs, tmp_path, monkeypatch):

@@ -123,8 +123,8 @@ def test_each_has_a_record_of_its_own(digits, beside, parties):
 
 def test_the_samples_are_read_once(blobs, monkeypatch):
     reads = []
-    read = together.read
-    monkeypatch.setattr(together, "read", lambda *a, **k: reads.append(1) or read(*a, **k))
+    read_rows = together.read_rows
+    monkeypatch.setattr(together, "read_rows", lambda *a, **k: reads.append(1) or read_rows(*a, **k))
     fit_together([TELL(3, random_state=seed, **SHORT) for seed in range(3)], blobs[0])
     assert len(reads) == 1
 

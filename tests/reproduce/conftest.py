@@ -3,7 +3,7 @@ import pytest
 from diffclust import callbacks
 from diffclust.reproduce.record import Outcome, Records
 from diffclust.reproduce.run import Runner
-from diffclust.reproduce.spec import Row, Spec, Table
+from diffclust.reproduce.spec import PaperTable, Row, Spec
 
 PLAIN = {"network": "identity", "epochs": 6, "n_clusters": 10}
 PLACE = dict.fromkeys(("epochs", "device", "threads", "precision", "diffclust", "torch", "scikit-learn"), "")
@@ -14,8 +14,8 @@ def spec(**changes) -> Spec:
     return Spec("digits", "tell", changes={**PLAIN, **changes}, rows=120)
 
 
-def table(*rows: Row, **changes) -> Table:
-    return Table("some/table", "A table", rows, **changes)
+def table(*rows: Row, **changes) -> PaperTable:
+    return PaperTable("some/table", "A table", rows, **changes)
 
 
 def outcome(of: Spec, seed: int, acc: float, **figures: float) -> Outcome:

@@ -19,7 +19,7 @@ from diffclust.reproduce.record import Records
 from diffclust.reproduce.report import printed
 from diffclust.reproduce.run import Runner
 from diffclust.reproduce.search import candidates
-from diffclust.reproduce.spec import Table
+from diffclust.reproduce.spec import PaperTable
 from diffclust.reproduce.tables import find
 
 from .conftest import outcome
@@ -41,8 +41,8 @@ def rows_on_digits(*labels, **changes):
     return tuple(replace(found[label], spec=moved(found[label].spec)) for label in labels)
 
 
-def on_digits(*labels, **changes) -> Table:
-    return Table("some/table", "Digits", rows_on_digits(*labels, **changes), seeds=2, random_states=SEEDS)
+def on_digits(*labels, **changes) -> PaperTable:
+    return PaperTable("some/table", "Digits", rows_on_digits(*labels, **changes), seeds=2, random_states=SEEDS)
 
 
 @pytest.fixture
@@ -101,7 +101,7 @@ def test_what_is_recorded_is_a_fit_from_the_shared_start(runner, records):
     table = on_digits("AE-KM", "DKM-p")
     assert runner().run(table, 1)
     ae, dkm = (row.spec for row in table.rows)
-    X, y = run.load(ae)
+    X, y = run.load_samples(ae)
     start = AEKMeans(**ae.settings, random_state=SEEDS[0], device="cpu").fit(X)
     begin = {"network": start.model_.autoencoder, "init": start.cluster_centers_}
     model = DeepKMeans(**{**dkm.settings, **begin}, random_state=SEEDS[0], device="cpu").fit(X)
@@ -130,20 +130,20 @@ def test_the_start_is_trained_once_whichever_row_comes_first(runner, records, co
 
 @pytest.mark.parametrize("n", [20, 929, 9298, 70_000])
 def test_no_sample_is_both_scored_and_for_validation(n):
-    validation, scored = run.split(n, 0.1)
+    validation, scored = run.validation_split(n, 0.1)
     assert len(validation) == n // 10
     assert sorted([*validation, *scored]) == list(range(n))
-    assert (validation == run.split(n, 0.1)[0]).all()  # the same for every run
-    nothing, everything = run.split(n, 0)
+    assert (validation == run.validation_split(n, 0.1)[0]).all()  # the same for every run
+    nothing, everything = run.validation_split(n, 0)
     assert len(nothing) == 0
     assert (everything == np.arange(n)).all()
 
 
 def test_labels_of_the_validation_part_change_no_score_but_its_own():
     spec = on_digits("KM").rows[0].spec
-    X, y = run.load(spec)
+    X, y = run.load_samples(spec)
     labels = run.classical(spec, X, 0)
-    validation, _ = run.split(len(y), spec.validation)
+    validation, _ = run.validation_split(len(y), spec.validation)
     other = y.copy()
     other[validation] = (other[validation] + 1 + np.arange(len(validation))) % 10
     figures = [run.outcome(spec, 0, truth, {"labels": labels}, 0.0, "", "").figures for truth in (y, other)]
@@ -256,7 +256,7 @@ def test_the_papers_figures_come_with_their_spread(records):
 
 def test_rows_with_fewer_seeds_than_the_table(records, runner):
     (row,) = rows_on_digits("KM")
-    table = Table("some/table", "Digits", (replace(row, seeds=1),), random_states=SEEDS, seeds=3)
+    table = PaperTable("some/table", "Digits", (replace(row, seeds=1),), random_states=SEEDS, seeds=3)
     assert runner().run(table, 3)
     assert len(records.outcomes) == 1
     assert printed(table, records).lines[0][1] == "one run"

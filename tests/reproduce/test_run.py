@@ -63,7 +63,7 @@ def test_every_seed_is_run_once(runner, records, count_fits, beside):
 def test_what_is_recorded_is_what_a_fit_gives(runner, records):
     runner().run(table(Row("plain", spec())), 1)
     (recorded,) = records.of(spec())
-    X, y = run.load(spec())
+    X, y = run.load_samples(spec())
     model = TELL(**PLAIN, random_state=0, device="cpu").fit(X)
     assert recorded.figures["acc"] == pytest.approx(100 * metrics.accuracy(y, model.labels_))
     assert recorded.figures["nmi_geometric"] == pytest.approx(100 * metrics.nmi(y, model.labels_, "geometric"))
@@ -88,7 +88,7 @@ def test_runs_side_by_side_are_what_they_are_alone(runner, records, beside, monk
     monkeypatch.setattr(callbacks, "SIDE_BY_SIDE", 2)
     runner().run(table(Row("plain", spec())), 3)
     assert parties == ([2, 1] if beside else [1, 1, 1])
-    X, y = run.load(spec())
+    X, y = run.load_samples(spec())
     for seed, recorded in enumerate(records.of(spec())):
         model = TELL(**PLAIN, random_state=seed, device="cpu").fit(X)
         assert (recorded.seed, recorded.restart) == (seed, 0)
@@ -166,7 +166,7 @@ def test_rows_on_the_same_features_share_one_network(runner, records, count_fits
     )
     runner().run(rows, 2)
     assert sorted(count_fits) == [(120, 0), (120, 0), (120, 1), (120, 1)]  # network, centres; two seeds
-    X, _ = run.load(network)
+    X, _ = run.load_samples(network)
     ours = np.load(runner().checkpoint / f"{network.key}-1.npy")
     assert (ours == TELL(**alone, random_state=1, device="cpu").fit(X).transform(X)).all()
     for row in rows.rows:
@@ -175,13 +175,13 @@ def test_rows_on_the_same_features_share_one_network(runner, records, count_fits
 
 
 def test_samples_of_unit_length():
-    X, y = run.load(Spec("digits", "tell", unit_length=True, rows=50))
+    X, y = run.load_samples(Spec("digits", "tell", unit_length=True, rows=50))
     assert X.shape == (50, 8, 8)
     assert np.square(X).sum((1, 2)) == pytest.approx(1)
-    plain, same = run.load(Spec("digits", "tell", rows=50))
+    plain, same = run.load_samples(Spec("digits", "tell", rows=50))
     assert (y == same).all()
     assert plain / np.linalg.norm(plain, axis=(1, 2), keepdims=True) == pytest.approx(X, abs=1e-6)
-    assert len(run.load(Spec("digits", "tell"))[0]) == len(datasets.load("digits")[0])
+    assert len(run.load_samples(Spec("digits", "tell"))[0]) == len(datasets.load("digits")[0])
 
 
 def test_a_missing_data_set_is_said_once_and_the_rest_goes_on(runner, records, monkeypatch, tmp_path):
@@ -233,7 +233,7 @@ def test_sparse_rows_and_the_share_of_right_pairs(runner, records, monkeypatch, 
     means = Spec("words", "kmeans", changes={"n_clusters": 10}, rows=120)
     try:
         assert runner().run(table(Row("sparse", sparse), Row("k-means", means)), 1)
-        assert sp.issparse(run.load(sparse)[0]) is not small
+        assert sp.issparse(run.load_samples(sparse)[0]) is not small
     finally:
         run._load.cache_clear()
     (found,) = records.of(sparse)
@@ -250,7 +250,7 @@ def test_a_stream_is_scored_as_it_arrives(runner, records, method):
     offline = Spec("digits", method, changes=changes, rows=700)
     runner().run(table(Row("online", online), Row("offline", offline)), 2)
     assert [o.seed for o in records.of(online)] == [0, 1]
-    X, y = run.load(online)
+    X, y = run.load_samples(online)
     rng = np.random.default_rng(1)
     start, order = 600 + rng.choice(100, 100, replace=False), rng.permutation(600)
     if method == "tell":
@@ -282,7 +282,7 @@ def test_labels_can_be_read_off_another_run(runner, records, count_fits):
     p1, p2 = (records.of(spec)[0] for spec in (first, second))
     assert p1.figures["clustering_loss"] == p2.figures["clustering_loss"]
 
-    X, y = run.load(first)
+    X, y = run.load_samples(first)
     begun = CrossMetric(**start.settings, random_state=0, device="cpu").fit(X)
     begin = {"network": begun.model_.autoencoder, "init": begun.cluster_centers_}
     asked = CrossMetric(**{**second.settings, **begin}, random_state=0, device="cpu").fit(X)

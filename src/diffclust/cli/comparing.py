@@ -11,7 +11,19 @@ import typer
 from ..methods import METHODS, TRANSDUCTIVE
 from .errors import Wrong
 from .folders import Source, beside
-from .options import Clusters, Column, Config, Data, Device, Label, Seed, Skip, check_out, estimator_of, wishes_of
+from .options import (
+    Clusters,
+    ColumnOption,
+    Config,
+    DataArgument,
+    Device,
+    Label,
+    Seed,
+    Skip,
+    check_out,
+    estimator_of,
+    wishes_of,
+)
 from .tables import print_table, print_unlabelled
 
 if TYPE_CHECKING:
@@ -28,7 +40,7 @@ def methods() -> None:
 
 
 def compare(
-    data: Data,
+    data: DataArgument,
     k: Clusters,
     methods: Annotated[
         str, typer.Option(help="Ours, and kmeans, gmm, fuzzy, spectral, ssc and others; with commas between.")
@@ -36,7 +48,7 @@ def compare(
     seeds: Annotated[int, typer.Option(help="How many seeds each.", min=1)] = 3,
     device: Device = "auto",
     out: Annotated[Path | None, typer.Option(help="Also write every run to this .csv file.")] = None,
-    column: Column = None,
+    column: ColumnOption = None,
     skip: Skip = None,
     label: Label = None,
     config: Config = None,
@@ -65,7 +77,7 @@ def compare(
             else:
                 labels = BASELINES[name](rows, k, seed)
             seconds = time.perf_counter() - began
-            runs.append({"method": name, "seed": seed, "seconds": seconds, **scores(rows, y, labels)})
+            runs.append({"method": name, "seed": seed, "seconds": seconds, **_scores(rows, y, labels)})
     _print_runs(runs, names)
     print_unlabelled(y)
     if out is not None:
@@ -96,7 +108,7 @@ def demo(
     rows = []
 
     def entry(name: str, labels: "np.ndarray", seconds: float) -> None:
-        values = scores(None, y, labels).values()
+        values = _scores(None, y, labels).values()
         rows.append([name, *(f"{100 * value:.1f}" for value in values), f"{seconds:.1f}"])
 
     began = time.perf_counter()
@@ -144,7 +156,7 @@ def flat(X: Any, wishes: dict[str, str] | None = None) -> Any:
     return X.reshape(len(X), -1)
 
 
-def scores(rows: Any, y: Any, labels: Any) -> dict[str, float]:
+def _scores(rows: Any, y: Any, labels: Any) -> dict[str, float]:
     """Against y if it is known, else of the rows themselves."""
     from ..metrics import accuracy, ari, is_labelled, nmi, silhouette
 

@@ -16,13 +16,15 @@ from .tables import print_table, print_unlabelled
 if TYPE_CHECKING:
     from ..saving.load import Saved
 
-Rows = Annotated[str | None, typer.Argument(help="Rows, as for fit; by default the data the model was fitted on.")]
+RowsArgument = Annotated[
+    str | None, typer.Argument(help="Rows, as for fit; by default the data the model was fitted on.")
+]
 SHOWN = 12  # features or contributions in a table
 
 
 def explain(
     model: Model,
-    data: Rows = None,
+    data: RowsArgument = None,
     row: Annotated[int | None, typer.Option(help="Why is this row where it is? Counted from 0.")] = None,
     pair: Annotated[
         int | None, typer.Option("--with", help="Why is --row together with, or apart from, this one?")
@@ -73,7 +75,7 @@ def explain(
 
 def report(
     model: Model,
-    data: Rows = None,
+    data: RowsArgument = None,
     out: Annotated[Path | None, typer.Option(help="The page; by default report.html in the model's folder.")] = None,
     sample: Annotated[int, typer.Option(help="How many rows the page shows.", min=10)] = 2000,
     layout: Annotated[str, typer.Option(help="Of the map: t-SNE or PCA.")] = "t-SNE",

@@ -12,9 +12,9 @@ from .errors import Wrong, say
 from .folders import Source, beside, read_for, read_source, source_of, words_of
 from .options import (
     Clusters,
-    Column,
+    ColumnOption,
     Config,
-    Data,
+    DataArgument,
     Device,
     Embeddings,
     Json,
@@ -33,7 +33,7 @@ from .tables import print_reading, print_table, print_unlabelled
 
 
 def fit(
-    data: Data,
+    data: DataArgument,
     k: Clusters,
     out: Annotated[Path, typer.Option(help="Folder for the model and labels.csv.")],
     method: Annotated[str, typer.Option(help="See 'diffclust methods'.")] = "tell",
@@ -45,7 +45,7 @@ def fit(
     checkpoint: Annotated[Path | None, typer.Option(help="Folder to keep the state in, to survive a kill.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint, exactly.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress bar.")] = False,
-    column: Column = None,
+    column: ColumnOption = None,
     skip: Skip = None,
     label: Label = None,
     embeddings: Embeddings = None,
@@ -198,8 +198,8 @@ def _own_columns(source: Source, shown: Any, keep: list[str] | None) -> dict[str
 
 
 def describe(
-    data: Data,
-    column: Column = None,
+    data: DataArgument,
+    column: ColumnOption = None,
     skip: Skip = None,
     label: Label = None,
     as_json: Json = False,
@@ -242,7 +242,7 @@ def _clear(checkpoint: Path) -> None:
 
 def predict(
     model: Model,
-    data: Data,
+    data: DataArgument,
     out: Annotated[Path, typer.Option(help="A .csv, .parquet or .npy file, written as the rows are read.")],
     proba: Annotated[bool, typer.Option("--proba", help="The probabilities too.")] = False,
     embeddings: Embeddings = None,
@@ -257,7 +257,7 @@ def predict(
     if proba and out.suffix == ".npy":
         raise Wrong("--proba needs a .csv or .parquet file.")
     check_out(out, folder=False, reads=data)
-    from ..reading.inputs import read as read_rows
+    from ..reading.inputs import read_rows
     from ..saving.answers import write
     from ..saving.load import opened
 

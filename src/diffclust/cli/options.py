@@ -10,7 +10,7 @@ import typer
 from ..methods import METHODS, TRANSDUCTIVE
 from .errors import Wrong
 
-KINDS = ("number", "category", "date", "text", "skip")
+COLUMN_KINDS = ("number", "category", "date", "text", "skip")
 
 
 def read_config(context: typer.Context, path: Path | None) -> Path | None:
@@ -40,7 +40,7 @@ def read_config(context: typer.Context, path: Path | None) -> Path | None:
     return path
 
 
-Data = Annotated[
+DataArgument = Annotated[
     str,
     typer.Argument(
         help="A .csv, .tsv, .jsonl (also .gz, .zst), .parquet, .feather, .npy or .npz file, a folder of images or "
@@ -52,7 +52,7 @@ Clusters = Annotated[int, typer.Option("-k", "--clusters", help="How many cluste
 Setting = Annotated[
     list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Any other setting of the method.")
 ]
-Column = Annotated[
+ColumnOption = Annotated[
     list[str] | None,
     typer.Option("--column", metavar="NAME=KIND", help="Read it as number, category, date, text or skip."),
 ]
@@ -94,8 +94,8 @@ def wishes_of(column: list[str] | None, skip: list[str] | None) -> dict[str, str
     wishes = {}
     for pair in column or []:
         name, equals, kind = pair.rpartition("=")
-        if not equals or kind not in KINDS:
-            raise Wrong(f"--column {pair}: expected NAME=KIND with KIND one of {', '.join(KINDS)}.")
+        if not equals or kind not in COLUMN_KINDS:
+            raise Wrong(f"--column {pair}: expected NAME=KIND with KIND one of {', '.join(COLUMN_KINDS)}.")
         wishes[name] = kind
     return {**wishes, **dict.fromkeys(skip or [], "skip")} or None
 

@@ -12,7 +12,7 @@ from .tables import print_table
 
 if TYPE_CHECKING:
     from ..reproduce.record import Records
-    from ..reproduce.spec import Table
+    from ..reproduce.spec import PaperTable
 
 
 def reproduce(
@@ -70,7 +70,7 @@ def reproduce(
         print(f"Stopped after {minutes:g} minutes: the same command goes on from here.")
 
 
-def _list_tables(tables: "list[Table]", records: "Records") -> None:
+def _list_tables(tables: "list[PaperTable]", records: "Records") -> None:
     rows = []
     for table in tables:
         wanted = {row.spec.key: (row.spec, row.wanted(table.seeds)) for row in table.rows if row.spec}
@@ -79,7 +79,7 @@ def _list_tables(tables: "list[Table]", records: "Records") -> None:
     print_table(["table", "", "runs"], rows)
 
 
-def _print_reproduced(table: "Table", records: "Records", seeds: int, folder: Path | None) -> None:
+def _print_reproduced(table: "PaperTable", records: "Records", seeds: int, folder: Path | None) -> None:
     """The table, and its figure where there is a folder for it."""
     from ..reproduce.curves import draw
     from ..reproduce.report import printed

@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from .disk import flush, naming, only_user, read_regular, write_flushed
 from .distributed import ALONE, Processes
 
-FORMAT = 2  # of the state; 1 had no number
+STATE_FORMAT = 2  # of the state; 1 had no number
 KEPT = 2
 PATIENCE = 10.0  # seconds to wait for another fit in the folder: for the last of its processes, if it was killed
 REMEDY = "Give another folder, or remove it to start afresh."
@@ -191,7 +191,7 @@ class Checkpoint:
         self.folder, self.every, self.processes = folder, every, processes
         self.has_news = False
         self.state: dict[str, Any] = {
-            "format": FORMAT,
+            "format": STATE_FORMAT,
             "identity": identity,
             "seeds": seeds,
             "entries": [{"result": None, "phases": {}, "current": None} for _ in seeds],
@@ -205,7 +205,7 @@ class Checkpoint:
 
     @staticmethod
     def _check(kept: Any, identity: dict[str, Any], seeds: list[int], defaults: dict[str, Any]) -> None:
-        if not isinstance(kept, dict) or kept.get("format") != FORMAT:
+        if not isinstance(kept, dict) or kept.get("format") != STATE_FORMAT:
             raise ValueError(f"The checkpoint was written by another version of diffclust. {REMEDY}")
         with restoring():
             known = {**defaults, **kept["identity"]}
@@ -238,18 +238,18 @@ class Checkpoint:
             self.folder.clear()
 
 
-def describe(value: Any) -> Any:
+def comparable(value: Any) -> Any:
     """A setting as something that can be compared from one process to the next."""
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     if isinstance(value, (np.ndarray, np.generic, Tensor)):
         return np.asarray(value).tolist()
     if isinstance(value, (tuple, list)):
-        return [describe(item) for item in value]
+        return [comparable(item) for item in value]
     if isinstance(value, dict):
-        return {key: describe(entry) for key, entry in sorted(value.items())}
+        return {key: comparable(entry) for key, entry in sorted(value.items())}
     if isinstance(value, functools.partial):
-        return [describe(value.func), describe(value.args), describe(sorted(value.keywords.items()))]
+        return [comparable(value.func), comparable(value.args), comparable(sorted(value.keywords.items()))]
     if isinstance(value, nn.Module):  # its first weights may be drawn anew in every process
         return [repr(value), {name: list(tensor.shape) for name, tensor in value.state_dict().items()}]
     name = getattr(value, "__qualname__", type(value).__qualname__)

@@ -23,7 +23,7 @@ from .runtime import Randomness
 T = TypeVar("T")
 
 ENVIRONMENT = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")  # what torchrun tells a process
-KINDS = {error.__name__: error for error in (ValueError, TypeError, NotImplementedError)}
+ERRORS = {error.__name__: error for error in (ValueError, TypeError, NotImplementedError)}
 
 
 @dataclass(frozen=True)
@@ -64,14 +64,14 @@ class Processes:
         except Exception as raised:
             error = raised
         told: list[tuple[str, str] | None] = [None] * self.size
-        kinds = [kind.__name__ for kind in type(error).__mro__ if kind in KINDS.values()]
+        kinds = [kind.__name__ for kind in type(error).__mro__ if kind in ERRORS.values()]
         dist.all_gather_object(told, error and ([*kinds, ""][0], str(error)))
         if error is not None:
             raise error
         for rank, trouble in enumerate(told):
             if trouble is not None:
                 kind, message = trouble
-                raise KINDS.get(kind, RuntimeError)(f"In process {rank}: {message}")
+                raise ERRORS.get(kind, RuntimeError)(f"In process {rank}: {message}")
 
     def of_leader(self, make: Callable[[], T]) -> T:
         """What the leader makes, for all."""

@@ -14,7 +14,7 @@ from .run import Run
 from .runtime import Randomness, random_states, set_random_states
 
 
-class Watchers(Protocol):
+class EpochWatchers(Protocol):
     """Those who are told of every epoch; entered before the first one and left after the last."""
 
     callbacks: list[Callback]
@@ -35,7 +35,7 @@ class Job:
 
     device: torch.device
     checkpoint: Checkpoint
-    watchers: Watchers
+    watchers: EpochWatchers
     attributes: dict[str, Any] = field(default_factory=dict)
     at_once: int = 1
     capture: bool | None = None

@@ -14,7 +14,7 @@ from ..engine.data import Data
 from ..engine.model import Answer, ClusterModel
 from ..engine.rows import TensorRows
 from ..engine.runtime import choose_device
-from ..reading.inputs import Given, Shape, read
+from ..reading.inputs import Given, Shape, read_rows
 from .state import as_it_is
 
 
@@ -52,7 +52,7 @@ class Answering(ClassNamePrefixFeaturesOutMixin, TransformerMixin):  # which wra
         """Labels and probabilities, some thousand rows at a time and in order: for answers larger than memory."""
         fitted = as_it_is(self)
         check_is_fitted(fitted)
-        data, model = fitted._ready(read(fitted, X, fitting=False))
+        data, model = fitted._ready(read_rows(fitted, X, fitting=False))
 
         def ask(x: Tensor) -> Tensor:
             answer = model.answer(x)
@@ -93,7 +93,7 @@ class Answering(ClassNamePrefixFeaturesOutMixin, TransformerMixin):  # which wra
         answers in the form X came in."""
         fitted = as_it_is(self)
         check_is_fitted(fitted)
-        given = read(fitted, X, fitting=False)
+        given = read_rows(fitted, X, fitting=False)
         data, _ = fitted._ready(given)
         answers = data.map(lambda x: ask(fitted, x))
         _check_answers(answers)

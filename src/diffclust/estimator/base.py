@@ -26,7 +26,7 @@ from ..engine.run import Run
 from ..engine.runtime import choose_device, learning
 from ..nn.autoencoders import Autoencoder
 from ..nn.cluster import Start
-from ..reading.inputs import Given, read
+from ..reading.inputs import Given, read_rows
 from ..saving.onnx import Exportable
 from ..saving.save import save
 from . import networks
@@ -34,7 +34,7 @@ from .answering import Answering
 from .explainable import Explainable
 from .restarts import build_restarts
 from .selection import choose
-from .settings import Settings, hyperparameters
+from .settings import SharedSettings, hyperparameters
 from .state import as_it_is, become, fitted_names, learns_alone
 from .streams import Online
 
@@ -47,10 +47,10 @@ class PrototypeClusterer(
     Answering,
     CallbackSupportMixin,
     ClusterMixin,
-    Settings,
+    SharedSettings,
 ):
     """A network with centres in its embedding, trained by gradients; it answers for rows it has not seen. Its
-    parameters are those of `Settings`.
+    parameters are those of `SharedSettings`.
 
     Attributes:
         labels_: the cluster of each row of X (n,).
@@ -148,7 +148,7 @@ class PrototypeClusterer(
         processes = current_processes()
         with processes.together():
             self._check_settings()
-            given = read(self, X, fitting=True)
+            given = read_rows(self, X, fitting=True)
             self._check_size(given)
             self._augmentation(given.rows.row_shape)
             self._check_sharing(processes, choose_device(self.device))

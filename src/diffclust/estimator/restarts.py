@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from ..callbacks import Watchers
-from ..engine.checkpoint import Checkpoint, CheckpointFolder, describe
+from ..engine.checkpoint import Checkpoint, CheckpointFolder, comparable
 from ..engine.data import Data
 from ..engine.distributed import current_processes
 from ..engine.model import NeighbourPretraining, Trainable
@@ -109,5 +109,5 @@ def _checkpoint(estimator: "PrototypeClusterer", data: Data) -> Checkpoint:
         return Checkpoint(None, 1, {}, seeds)
     identity = {"data": processes.of_leader(data.fingerprint), **estimator._described()}
     folder = CheckpointFolder(estimator.checkpoint)
-    defaults = {name: describe(value) for name, value in type(estimator)().get_params().items()}
+    defaults = {name: comparable(value) for name, value in type(estimator)().get_params().items()}
     return Checkpoint(folder, estimator.checkpoint_every, identity, seeds, processes, defaults)

@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from ..engine.checkpoint import describe
+from ..engine.checkpoint import comparable
 from ..engine.data import Data
 from ..engine.optimizers import OPTIMIZERS
 from ..engine.phase import Callback
@@ -55,7 +55,7 @@ def _check_precision(precision: Any) -> None:
 
 
 @hyperparameters
-class Settings(BaseEstimator):
+class SharedSettings(BaseEstimator):
     """The settings of every method that trains a network with centres.
 
     Args:
@@ -142,7 +142,7 @@ class Settings(BaseEstimator):
     def _described(self) -> dict[str, Any]:
         """The settings that decide what comes out."""
         fleeting = ("device", "verbose", "callbacks", "checkpoint", "checkpoint_every")
-        settings = {name: describe(value) for name, value in self.get_params().items() if name not in fleeting}
+        settings = {name: comparable(value) for name, value in self.get_params().items() if name not in fleeting}
         return {"class": type(self).__name__, **settings}
 
     def _by_neighbours(self, row_shape: tuple[int, ...]) -> bool:

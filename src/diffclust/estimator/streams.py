@@ -22,7 +22,7 @@ from ..engine.rows import TensorRows
 from ..engine.run import fit_temperature
 from ..engine.runtime import Randomness, choose_device, choose_precision, learning
 from ..nn.ops import largest
-from ..reading.inputs import Given, arriving, read
+from ..reading.inputs import Given, arriving, read_rows
 from .state import become, learns_alone
 
 KEPT = ("origin", "counts", "last_seen", "last_row")
@@ -147,11 +147,11 @@ class Online:
         self._check_settings()
         waiting: Waiting | None = vars(self).get("_waiting")
         if waiting is None:
-            given = read(self, X, fitting=True)
+            given = read_rows(self, X, fitting=True)
         else:
             judge = copy.copy(self)  # one that knows what the first batch looked like
             vars(judge).update(waiting.attributes)
-            given = read(judge, X, fitting=False)
+            given = read_rows(judge, X, fitting=False)
         data = Data(given.rows, torch.device("cpu"))
         known = waiting.rows if waiting else data.block(0, 1)[:0]
         distinct = _distinct(known, data, max(2, self.n_clusters))
@@ -173,7 +173,7 @@ class Online:
 
     def _take_in(self, X: Any, learn_network: bool) -> None:
         """A model and a stream beside those that are there, which other threads may be asking; then both at once."""
-        given = read(self, X, fitting=False)
+        given = read_rows(self, X, fitting=False)
         data = Data(given.rows, choose_device(self.device))
         if self.model_.training or self.model_.clusters.weight.device != data.device:
             self.model_.to(data.device).eval()

@@ -10,7 +10,7 @@ from ..callbacks import TrainingRecord
 from ..engine.distributed import current_processes
 from ..engine.loop import train
 from ..engine.runtime import choose_device, learning
-from ..reading.inputs import Given, read
+from ..reading.inputs import Given, read_rows
 from .base import PrototypeClusterer
 from .restarts import build_restarts
 from .selection import choose
@@ -49,7 +49,7 @@ def fit_each(pairs: Sequence[tuple[E, Any]]) -> list[E]:
     for key, (estimator, X) in zip(keys, beside, strict=True):
         if key not in given:
             with learning():
-                one = read(estimator, X, fitting=True)
+                one = read_rows(estimator, X, fitting=True)
                 given[key] = replace(one, rows=one.rows.to(choose_device(estimator.device)))  # one copy for all
     with learning(), contextlib.ExitStack() as reserved:
         for estimator, _ in beside:

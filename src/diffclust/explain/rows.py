@@ -12,7 +12,7 @@ from torch import Tensor
 from ..engine.data import Data
 from ..engine.rows import SparseRows, TensorRows
 from ..engine.runtime import choose_device
-from ..reading.inputs import Given, read
+from ..reading.inputs import Given, read_rows
 from . import words
 from .evidence import Evidence
 from .gradients import Attribution, integrated_gradients
@@ -151,7 +151,7 @@ class Subject:
     @classmethod
     def of(cls, estimator: Any, X: Any, feature_names: Sequence[str] | None = None) -> "Subject":
         check_is_fitted(estimator)
-        given = read(estimator, X, fitting=False)
+        given = read_rows(estimator, X, fitting=False)
         data = Data(given.rows, choose_device(estimator.device))
         return cls(estimator, given, data, Logits.of(estimator, data), names_of(estimator, feature_names))
 

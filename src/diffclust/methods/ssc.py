@@ -34,11 +34,11 @@ from ..estimator.knobs import check_knobs, knob
 from ..estimator.settings import hyperparameters
 from ..metrics import effective_clusters
 from ..nn.self_expression import self_expression
-from ..reading.inputs import read
+from ..reading.inputs import read_rows
 
 SHARE = 0.1  # of a mean cluster's size: a smaller piece of the graph is no cluster
 SMALL = 500  # rows up to which all eigenvectors are found at once
-TRANSDUCTIVE = ("predict", "predict_proba", "transform", "partial_fit", "score", "save")
+ABSENT_METHODS = ("predict", "predict_proba", "transform", "partial_fit", "score", "save")
 
 
 @hyperparameters
@@ -74,7 +74,7 @@ class SSC(ClusterMixin, BaseEstimator):
         check_knobs(self)
         if not current_processes().alone:
             raise ValueError("SSC cannot be shared by several processes: it writes every row by all others.")
-        given = read(self, X, fitting=True)
+        given = read_rows(self, X, fitting=True)
         n = len(given.rows)
         if n < 2:
             raise ValueError(f"Found array with {n} sample(s) while a minimum of 2 is required by SSC.")
@@ -100,7 +100,7 @@ class SSC(ClusterMixin, BaseEstimator):
         return self
 
     def __getattr__(self, name: str) -> Any:
-        if name in TRANSDUCTIVE:
+        if name in ABSENT_METHODS:
             raise AttributeError(
                 f"SSC has no {name!r}: it is transductive and labels only the rows it was fitted on (labels_, "
                 "fit_predict). SSCNet answers for new rows."

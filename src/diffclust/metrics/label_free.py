@@ -7,7 +7,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from .labels import encoded, entropy
+from .labels import encoded, entropy_of_sizes
 
 SAMPLE = 5000  # rows the silhouette is measured on: its cost grows with their square
 
@@ -64,7 +64,7 @@ def effective_clusters(labels: ArrayLike) -> float:
 
 def effective_number(sizes: NDArray[np.int64]) -> float:
     """`effective_clusters` from the number of rows in each."""
-    return float(np.exp(entropy(sizes[sizes > 0])))
+    return float(np.exp(entropy_of_sizes(sizes[sizes > 0])))
 
 
 def label_free_scores(Z: Any, labels: ArrayLike) -> dict[str, float]:

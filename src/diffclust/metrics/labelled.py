@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from .labels import encoded, entropy
+from .labels import encoded, entropy_of_sizes
 
 # scipy.optimize and scikit-learn are imported where they are used: they take most of a second, and much of
 # this module does without.
@@ -74,7 +74,7 @@ class Contingency:
     def nmi(self, average: Literal["arithmetic", "geometric"]) -> float:
         if self.identical:
             return 1.0
-        h_class, h_cluster = entropy(self.class_sizes), entropy(self.cluster_sizes)
+        h_class, h_cluster = entropy_of_sizes(self.class_sizes), entropy_of_sizes(self.cluster_sizes)
         mean = np.sqrt(h_class * h_cluster) if average == "geometric" else (h_class + h_cluster) / 2
         return _share(self.mutual_information(), float(mean), otherwise=0.0)
 
@@ -92,15 +92,15 @@ class Contingency:
         if self.identical:
             return 1.0
         expected = expected_mutual_information(self.counts, self.n)
-        span = (entropy(self.class_sizes) + entropy(self.cluster_sizes)) / 2 - expected
+        span = (entropy_of_sizes(self.class_sizes) + entropy_of_sizes(self.cluster_sizes)) / 2 - expected
         above = self.mutual_information() - expected
         return float(min(above / span, 1.0)) if span > 1e-12 else 0.0
 
     def homogeneity(self) -> float:
-        return _share(self.mutual_information(), entropy(self.class_sizes), otherwise=1.0)
+        return _share(self.mutual_information(), entropy_of_sizes(self.class_sizes), otherwise=1.0)
 
     def completeness(self) -> float:
-        return _share(self.mutual_information(), entropy(self.cluster_sizes), otherwise=1.0)
+        return _share(self.mutual_information(), entropy_of_sizes(self.cluster_sizes), otherwise=1.0)
 
     def v_measure(self) -> float:
         h, c = self.homogeneity(), self.completeness()

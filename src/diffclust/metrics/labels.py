@@ -43,6 +43,6 @@ def _is_missing(label: Any) -> bool:
         return True
 
 
-def entropy(sizes: NDArray[np.int64]) -> float:
+def entropy_of_sizes(sizes: NDArray[np.int64]) -> float:
     p = sizes[sizes > 0] / sizes.sum()
     return max(float(-(p * np.log(p)).sum()), 0.0)

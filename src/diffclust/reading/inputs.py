@@ -29,7 +29,7 @@ from .frames import is_frame
 from .sources import IterableRows, ParquetRows
 from .tables import Columns, odd_columns, wants_reading
 
-Layout = Literal["rows", "grey", "channels-first", "channels-last"]
+SampleLayout = Literal["rows", "grey", "channels-first", "channels-last"]
 MOST_CHANNELS = 4
 
 
@@ -37,7 +37,7 @@ MOST_CHANNELS = 4
 class Shape:
     """How one sample lies in the user's array, and in ours."""
 
-    layout: Layout
+    layout: SampleLayout
     row: tuple[int, ...]  # as the networks see it: (d,) or (c, h, w)
 
     @classmethod
@@ -80,7 +80,7 @@ class Given:
     scale: Tensor | None = None  # what the columns of a table are divided by, where kinds are mixed
 
 
-def read(estimator: Any, X: Any, *, fitting: bool) -> Given:
+def read_rows(estimator: Any, X: Any, *, fitting: bool) -> Given:
     """Check X and turn it into rows; what has been read is handed back. The estimator is not touched."""
     if isinstance(X, Given):
         return X
@@ -165,7 +165,7 @@ def _opened(path: Path, reading: Columns | None) -> Any:
     if path.suffix == ".parquet":
         return formats.open_parquet(path, reading)
     raise ValueError(
-        f"{path}: estimators read .npy and .parquet files themselves; for others see diffclust.files.read."
+        f"{path}: estimators read .npy and .parquet files themselves; for others see diffclust.reading.files.read."
     )
 
 

@@ -31,7 +31,7 @@ TOP = 10  # contributions and features listed for a row
 WATCHED = 300  # rows on the map of an epoch
 DOUBT = 0.6  # a row with less probability than this counts as doubtful
 
-Kind = Literal["image", "text", "table"]
+SampleKind = Literal["image", "text", "table"]
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Material:
     census: Census
     rows: list[int]  # the sample, as row numbers of X
     explanations: Explanations  # of the sample
-    kind: Kind
+    kind: SampleKind
     captions: Sequence[str] | None
 
     @property
@@ -73,7 +73,7 @@ def build(
     rows = choose_rows(census, sample)
     sparse = isinstance(subject.given.rows, SparseRows)
     images = len(subject.data.row_shape) == 3
-    kind: Kind = "image" if images else "text" if sparse and captions is not None else "table"
+    kind: SampleKind = "image" if images else "text" if sparse and captions is not None else "table"
     material = Material(estimator, census, rows, explain_subject(subject.at(rows)), kind, captions)
     model = explain_model(estimator)
     return {

@@ -6,7 +6,7 @@ included. Every setting is written out, so that a change of the defaults makes a
 
 from typing import Any
 
-from .spec import Row, Spec, Table
+from .spec import PaperTable, Row, Spec
 
 
 def setting(**changes: Any) -> Spec:
@@ -28,7 +28,7 @@ def setting(**changes: Any) -> Spec:
 
 
 TABLES = (
-    Table(
+    PaperTable(
         "beyond/mnist",
         "MNIST in 300 epochs: settings of ours beside TELL's 3,000",
         (

@@ -10,7 +10,7 @@ copy: see `benchmarks/cross_metric.py`. Labels by P₂ are read off the runs who
 from dataclasses import replace
 from typing import Any
 
-from .spec import SCORES, Row, Spec, Table
+from .spec import SCORES, PaperTable, Row, Spec
 from .tell import NO_CIFAR100
 
 PAPER = "SAIP"
@@ -96,7 +96,7 @@ NOTES = (
 )
 
 TABLES = (
-    Table(
+    PaperTable(
         "cross-metric/table3",
         "MNIST, all images and test images",
         (
@@ -111,7 +111,7 @@ TABLES = (
         METRICS,
         notes=f"{NOTES} Of the published lines, NMF-LP and SMR on the test images repeat those of Reuters.",
     ),
-    Table(
+    PaperTable(
         "cross-metric/table4",
         "CIFAR-10 test images and Reuters",
         (
@@ -124,7 +124,7 @@ TABLES = (
         METRICS,
         notes=f"{NOTES} R8 of Reuters-21578 stands in for Reuters-10k: other documents, and eight classes for four.",
     ),
-    Table(
+    PaperTable(
         "cross-metric/table5",
         "CIFAR-100, first superclass",
         tuple(rows("cifar100-s1", "cifar100", "cifar100-super-s1", 5, reason=NO_CIFAR100)),
@@ -132,7 +132,7 @@ TABLES = (
         METRICS,
         notes=NOTES,
     ),
-    Table(
+    PaperTable(
         "cross-metric/table6",
         "MNIST: labels from the prediction P₁ and from the target P₂",
         tuple(

@@ -6,7 +6,7 @@ from statistics import mean, stdev
 from typing import TYPE_CHECKING, Any
 
 from .record import Outcome, Records
-from .spec import Row, Table
+from .spec import PaperTable, Row
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 LOSSES = ("reconstruction", "clustering")
 
 
-def draw(table: Table, records: Records, path: Path) -> bool:
+def draw(table: PaperTable, records: Records, path: Path) -> bool:
     """Write the figure of a table as PNG. False where there is nothing to draw yet."""
     rows = [(row, records.of(row.spec)) for row in table.rows if row.spec]
     rows = [(row, outcomes) for row, outcomes in rows if outcomes]
@@ -86,7 +86,7 @@ def _mean(outcomes: Sequence[Outcome], name: str) -> tuple[list[float], list[flo
     return epochs, [mean(curve[epoch] for curve in curves) for epoch in epochs]
 
 
-def _sweep(axis: "Axes", table: Table, group: str, rows: Sequence[tuple[Row, list[Outcome]]]) -> None:
+def _sweep(axis: "Axes", table: PaperTable, group: str, rows: Sequence[tuple[Row, list[Outcome]]]) -> None:
     places = [row.x for row, _ in rows]
     for color, (name, column) in zip(("C0", "C1", "C2"), table.metrics.items(), strict=False):
         values = [[outcome.figures[column] for outcome in outcomes] for _, outcomes in rows]

@@ -8,7 +8,7 @@ another. Without a search λ is 1, as in the authors' code, and IDEC's γ the 0.
 
 from typing import Any, NamedTuple
 
-from .spec import Row, Spec, Table
+from .spec import PaperTable, Row, Spec
 
 PAPER = "DKM"
 SEEDS = (8905, 9129, 291, 4012, 1256, 6819, 4678, 6971, 1362, 575)
@@ -121,7 +121,7 @@ NOTES = (
 IDEC_NOTES = "For IDEC, λ is γ. On 20 Newsgroups the paper prints the same figures for ACC and NMI of IDEC-np."
 
 TABLES = (
-    Table(
+    PaperTable(
         "dkm/table1",
         "Deep k-Means beside k-means, AE + k-means and DCN",
         (
@@ -135,7 +135,7 @@ TABLES = (
         seeds=10,
         random_states=SEEDS,
     ),
-    Table(
+    PaperTable(
         "dkm/table2",
         "Deep k-Means beside IDEC; DEC and VaDE are ours to add",
         (

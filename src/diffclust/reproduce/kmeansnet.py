@@ -15,7 +15,7 @@ five more readings of that kind, in `kmeansnet/readings`.
 
 from typing import Any
 
-from .spec import Row, Spec, Table
+from .spec import PaperTable, Row, Spec
 from .tell import ALL_SCORES, NO_CIFAR100
 
 PAPER = "k-meansNet"
@@ -26,7 +26,7 @@ ALPHAS = tuple(digit * 10.0**power for power in range(-5, 0) for digit in (1, 5)
 
 TIED: dict[str, Any] = {"decoupled": False, "alpha": 20.0, "repair": True, "epochs": 300}
 READINGS: dict[str, dict[str, Any]] = {"literal": {}, "tied": TIED}
-NETWORKS = {"dense": "mnist", "CNN": "mnist-cnn"}
+PAPER_NETWORKS = {"dense": "mnist", "CNN": "mnist-cnn"}
 
 HARD: dict[str, Any] = {
     "assignment": "hard",
@@ -62,7 +62,7 @@ def network(data: str, paper: str, **changes: Any) -> Spec:
     return Spec(data, "kmeansnet", paper, {"epochs": 0, **changes}, unit_length=True)
 
 
-AE = {name: network("mnist", paper) for name, paper in NETWORKS.items()}
+AE = {name: network("mnist", paper) for name, paper in PAPER_NETWORKS.items()}
 AE_CIFAR = network("cifar10", "cifar10")
 
 
@@ -76,8 +76,8 @@ def kmeans(features: Spec | None, data: str = "mnist", **changes: Any) -> Spec:
     return Spec(data, "kmeans", changes=settings, features=features, unit_length=features is None)
 
 
-LITERAL = {name: centres(AE[name], paper) for name, paper in NETWORKS.items()}
-OURS = {name: centres(AE[name], paper, **TIED) for name, paper in NETWORKS.items()}
+LITERAL = {name: centres(AE[name], paper) for name, paper in PAPER_NETWORKS.items()}
+OURS = {name: centres(AE[name], paper, **TIED) for name, paper in PAPER_NETWORKS.items()}
 
 
 def reading(name: str, features: str) -> Spec:
@@ -90,10 +90,10 @@ def reading(name: str, features: str) -> Spec:
         changes |= {"network": "identity", "epochs": 300}
     elif features != "CNN":
         changes |= AS_IN_TELL if whole else AS_PRINTED
-    return Spec("mnist", "kmeansnet", NETWORKS.get(features, "mnist"), changes, unit_length=not whole)
+    return Spec("mnist", "kmeansnet", PAPER_NETWORKS.get(features, "mnist"), changes, unit_length=not whole)
 
 
-def superclasses(table: str, numbers: range) -> Table:
+def superclasses(table: str, numbers: range) -> PaperTable:
     names = [f"s{number}" for number in numbers]
     ae = {s: network(f"cifar100-{s}", "cifar10", n_clusters=5) for s in names}
     methods = (
@@ -101,7 +101,7 @@ def superclasses(table: str, numbers: range) -> Table:
         ("k-meansNet, tied", "k-meansNet", lambda s: centres(ae[s], "cifar10", f"cifar100-{s}", n_clusters=5, **TIED)),
         ("k-means, dense features", "k-means", lambda s: kmeans(ae[s], f"cifar100-{s}", n_clusters=5)),
     )
-    return Table(
+    return PaperTable(
         f"kmeansnet/table{table}",
         f"CIFAR-100, superclasses {names[0]} to {names[-1]}: ACC",
         tuple(
@@ -129,7 +129,7 @@ def optimiser(printed: str, alpha: float, written: str, **changes: Any) -> Row:
 
 def start(features: str, init: str) -> tuple[Row, ...]:
     """The rows of table 5 for one kind of features and one start."""
-    ae, paper = AE.get(features), NETWORKS.get(features, "mnist")
+    ae, paper = AE.get(features), PAPER_NETWORKS.get(features, "mnist")
     where = f"init={init}; features={PRINTED[features]}"
     rows = [
         Row(
@@ -154,7 +154,7 @@ def start(features: str, init: str) -> tuple[Row, ...]:
 
 
 TABLES = (
-    Table(
+    PaperTable(
         "kmeansnet/table1",
         "Clustering MNIST and CIFAR-10",
         (
@@ -195,7 +195,7 @@ TABLES = (
     ),
     superclasses("2", range(1, 11)),
     superclasses("3", range(11, 21)),
-    Table(
+    PaperTable(
         "kmeansnet/table4",
         "MNIST: four optimisers, convolutional features",
         (
@@ -209,7 +209,7 @@ TABLES = (
         notes="The optimiser is that of the cluster layer; the network is trained by Adadelta in every row. Learning "
         "rates, which the paper does not give, are PyTorch's usual ones; Adadelta is Keras'.",
     ),
-    Table(
+    PaperTable(
         "kmeansnet/table5",
         "MNIST: three starts on raw, dense and convolutional features",
         tuple(
@@ -223,7 +223,7 @@ TABLES = (
         notes="The paper claims that the result hardly depends on the start: see the spread over starts. A random "
         "start is random samples in the literal reading, and random directions in the tied one (on the sphere).",
     ),
-    Table(
+    PaperTable(
         "kmeansnet/readings",
         "MNIST: five readings of the paper with a hard winner or joint training",
         (
@@ -257,7 +257,7 @@ TABLES = (
         "As in TELL: linear bottleneck, pixels in [0, 1], no noise.",
         whole=False,
     ),
-    Table(
+    PaperTable(
         "kmeansnet/figure4",
         "MNIST: convergence",
         tuple(
@@ -276,7 +276,7 @@ TABLES = (
         notes="The paper gives the range its accuracy stays in late in training.",
         whole=False,
     ),
-    Table(
+    PaperTable(
         "kmeansnet/figure5",
         "MNIST: α from 1e-5 to 0.5, dense features",
         tuple(

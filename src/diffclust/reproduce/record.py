@@ -13,13 +13,13 @@ from typing import Any
 
 from .spec import Spec, key
 
-SCORES = (
+RECORDED_SCORES = (
     *("acc", "nmi", "nmi_geometric", "ari", "ami", "homogeneity", "completeness", "v_measure", "pair_precision"),
     "acc_validation",  # of the samples that are kept out of the other scores, where some are
 )
 LABEL_FREE = ("clustering_loss", "scatter", "reconstruction", "effective_clusters")
 PLACE = ("epochs", "seconds", "device", "threads", "precision", "diffclust", "torch", "scikit-learn")
-FIELDS = ("data", "method", "settings", "seed", "restart", *SCORES, *LABEL_FREE, *PLACE)
+FIELDS = ("data", "method", "settings", "seed", "restart", *RECORDED_SCORES, *LABEL_FREE, *PLACE)
 EARLIER = tuple(  # files that were begun without these columns
     tuple(name for name in FIELDS if name not in late)
     for late in (("acc_validation",), ("acc_validation", "pair_precision"))
@@ -50,14 +50,17 @@ class Outcome:
         return f"{key(*self.what)}-{self.seed}-{self.restart}"
 
     def to_line(self) -> dict[str, Any]:
-        exact = {name: f"{self.figures[name]:.4f}" if name in SCORES else self.figures[name] for name in self.figures}
+        exact = {
+            name: f"{self.figures[name]:.4f}" if name in RECORDED_SCORES else self.figures[name]
+            for name in self.figures
+        }
         return {**{name: getattr(self, name) for name in FIELDS[:5]}, **exact, **self.place}
 
     @classmethod
     def from_line(cls, line: dict[str, str]) -> "Outcome":
         if None in line or None in line.values():
             raise ValueError(f"it does not have {len(FIELDS)} columns")
-        figures = {name: float(line[name]) for name in (*SCORES, *LABEL_FREE) if line.get(name)}
+        figures = {name: float(line[name]) for name in (*RECORDED_SCORES, *LABEL_FREE) if line.get(name)}
         place = {name: line[name] for name in PLACE}
         return cls(
             line["data"], line["method"], line["settings"], int(line["seed"]), int(line["restart"]), figures, place

@@ -9,12 +9,12 @@ from scipy.stats import spearmanr, ttest_ind_from_stats
 from .published import Line, published
 from .record import Outcome, Records
 from .search import with_choices
-from .spec import Row, Table
+from .spec import PaperTable, Row
 
 LEVEL = 0.05
 MARK = "†"
 NOT_AGAIN = "paper, not run again"
-RULES = {
+BEST_BY = {
     "loss": ("clustering_loss", min),
     "scatter": ("scatter", min),
     "balance": ("effective_clusters", max),
@@ -35,7 +35,7 @@ class Printed:
         return "\n\n".join([table, *self.notes])
 
 
-def printed(table: Table, records: Records, seeds: int | None = None) -> Printed:
+def printed(table: PaperTable, records: Records, seeds: int | None = None) -> Printed:
     table = with_choices(table, records)
     layout = {"scores": _scores, "runs": _runs, "sets": _sets}[table.layout]
     shown = layout(table, records, seeds or table.seeds)
@@ -48,7 +48,7 @@ def kept(row: Row, outcomes: Sequence[Outcome]) -> dict[str, Outcome]:
     """The runs that label-free rules keep: the row's own, and that of the most even clusters beside it."""
     if row.rule is None or len(outcomes) < 2:
         return {}
-    rules = {rule: RULES[rule] for rule in (row.rule, "balance")}
+    rules = {rule: BEST_BY[rule] for rule in (row.rule, "balance")}
     return {
         rule: best(outcomes, key=lambda outcome: outcome.figures[column])
         for rule, (column, best) in rules.items()
@@ -56,7 +56,7 @@ def kept(row: Row, outcomes: Sequence[Outcome]) -> dict[str, Outcome]:
     }
 
 
-def _blocks(table: Table) -> list[tuple[Line | None, list[Row]]]:
+def _blocks(table: PaperTable) -> list[tuple[Line | None, list[Row]]]:
     """Published lines by data set, in the paper's order, each with the rows of ours that belong to it; then the
     others."""
     lines = published(*table.source) if table.source else []
@@ -72,7 +72,7 @@ def _blocks(table: Table) -> list[tuple[Line | None, list[Row]]]:
     return [*blocks, *([(None, alone)] if alone else [])]
 
 
-def _scores(table: Table, records: Records, seeds: int) -> Printed:
+def _scores(table: PaperTable, records: Records, seeds: int) -> Printed:
     header = ["data", "row", "", *table.metrics, "every run: ACC"]
     names = {row.published[0]: row.spec.where for row in table.rows if row.spec and row.published}
     best = {row.spec.where: _best(table, records, row.spec.where) for row in table.rows if row.spec}
@@ -90,7 +90,7 @@ def _scores(table: Table, records: Records, seeds: int) -> Printed:
 
 
 def _row(
-    row: Row, records: Records, best: dict[str, dict[str, list[float]]], table: Table, seeds: int, where: str
+    row: Row, records: Records, best: dict[str, dict[str, list[float]]], table: PaperTable, seeds: int, where: str
 ) -> list[list[str]]:
     outcomes = records.of(row.spec) if row.spec else []
     if row.spec is None or not outcomes:
@@ -111,7 +111,7 @@ def _row(
     return lines
 
 
-def _best(table: Table, records: Records, where: str) -> dict[str, list[float]]:
+def _best(table: PaperTable, records: Records, where: str) -> dict[str, list[float]]:
     """For each score, the runs of the row with the best mean on a data set, of those that labels had no part in."""
     rows = [records.of(row.spec) for row in table.rows if row.spec and row.spec.where == where and not row.by_labels]
     found: dict[str, list[float]] = {}
@@ -137,7 +137,7 @@ def spread(values: Sequence[float]) -> str:
     return f"{mean(values):.2f}" + (f" ± {stdev(values):.2f}" if len(values) > 1 else "")
 
 
-def _remarks(table: Table, records: Records) -> list[str]:
+def _remarks(table: PaperTable, records: Records) -> list[str]:
     remarks = [
         f"{MARK}: the best mean of ours on the data set, or not significantly different from it (Welch's t-test over "
         f"the runs, p > {LEVEL:g})."
@@ -160,7 +160,7 @@ def _remarks(table: Table, records: Records) -> list[str]:
     return remarks
 
 
-def _runs(table: Table, records: Records, seeds: int) -> Printed:
+def _runs(table: PaperTable, records: Records, seeds: int) -> Printed:
     """Every run beside its clustering loss, smallest first."""
     header = ["whose", "run", "clustering loss", *table.metrics]
     lines, notes = [], []
@@ -192,7 +192,7 @@ def _correlation(pairs: Sequence[tuple[float, float]]) -> str:
     return f"Rank correlation of loss and ACC over {len(pairs)} runs: {rho:.2f} (-1: the smaller loss is always right)."
 
 
-def _sets(table: Table, records: Records, seeds: int) -> Printed:
+def _sets(table: PaperTable, records: Records, seeds: int) -> Printed:
     """A line a method, a column a data set: ACC."""
     lines: list[list[str]] = []
     sets = list(dict.fromkeys(row.published[0] for row in table.rows if row.published))

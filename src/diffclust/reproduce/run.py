@@ -24,9 +24,9 @@ from ..estimator.together import fit_each
 from ..metrics import accuracy, effective_clusters, scores
 from ..saving.folder import SUMS
 from ..saving.load import load as load_estimator
-from .record import LABEL_FREE, SCORES, Outcome, Records
+from .record import LABEL_FREE, RECORDED_SCORES, Outcome, Records
 from .search import SEARCH_SEEDS, candidates, chosen, named
-from .spec import Row, Spec, Table
+from .spec import PaperTable, Row, Spec
 
 EVERY = 50  # epochs between two points of a curve, as in the authors' code; short runs have twenty
 BATCH = 256  # rows of a stream that arrive together, as many as the papers have in a batch
@@ -55,7 +55,7 @@ class Clock:
             raise OutOfTime
 
 
-class Job(NamedTuple):
+class PlannedRun(NamedTuple):
     """One run of a row."""
 
     spec: Spec
@@ -86,7 +86,7 @@ class Runner:
     def __post_init__(self) -> None:
         self.deadline = time.monotonic() + 60 * self.minutes
 
-    def run(self, table: Table, seeds: int, search: bool = False) -> bool:
+    def run(self, table: PaperTable, seeds: int, search: bool = False) -> bool:
         """Bring every row to `seeds` runs; with `search`, also those whose λ validation labels choose. False: the time
         was over before."""
         try:
@@ -100,7 +100,7 @@ class Runner:
             return False
         return True
 
-    def _search(self, row: Row, seeds: int, table: Table) -> None:
+    def _search(self, row: Row, seeds: int, table: PaperTable) -> None:
         tried = [replace(row, spec=spec, label=named(row.label, spec)) for spec in candidates(row)]
         self._complete(table, [job for each in tried for job in self._lacking(table, each, SEARCH_SEEDS)])
         choice = chosen(row, self.records, table.numbers(SEARCH_SEEDS))
@@ -108,16 +108,16 @@ class Runner:
             label = f"{named(row.label, choice)} by validation labels"
             self._complete(table, self._lacking(table, replace(row, spec=choice, label=label), seeds))
 
-    def _lacking(self, table: Table, row: Row, seeds: int) -> list[Job]:
+    def _lacking(self, table: PaperTable, row: Row, seeds: int) -> list[PlannedRun]:
         assert row.spec is not None
         wanted = row.wanted(seeds)
         authors = table.numbers(wanted) if table.random_states else []
         done = [run for run in self.records.of(row.spec) if not authors or run.seed in authors]
         used = {run.seed for run in done}
         fresh = (seed for seed in authors or count() if seed not in used)
-        return [Job(row.spec, seed, row.label) for seed in islice(fresh, max(0, wanted - len(done)))]
+        return [PlannedRun(row.spec, seed, row.label) for seed in islice(fresh, max(0, wanted - len(done)))]
 
-    def _complete(self, table: Table, jobs: list[Job]) -> None:
+    def _complete(self, table: PaperTable, jobs: list[PlannedRun]) -> None:
         """Jobs on one data set, as many at once as the device takes."""
         many = at_once(choose_device(self.device))
         for first in range(0, len(jobs), many):
@@ -126,7 +126,7 @@ class Runner:
             if time.monotonic() >= self.deadline:
                 raise OutOfTime
             try:
-                X, y = load(jobs[0].spec)
+                X, y = load_samples(jobs[0].spec)
             except FileNotFoundError as error:
                 if str(error) not in self.missing.values():
                     self.say(f"Not run here: {error}")
@@ -137,12 +137,12 @@ class Runner:
                 figures = " / ".join(f"{outcome.figures[column]:.2f}" for column in table.metrics.values())
                 self.say(f"{job.spec.data}: {job.label}, seed {job.seed}: {figures}, {outcome.place['seconds']} s")
 
-    def _outcomes(self, jobs: list[Job], X: Any, y: Any) -> Iterator[tuple[Job, Outcome]]:
+    def _outcomes(self, jobs: list[PlannedRun], X: Any, y: Any) -> Iterator[tuple[PlannedRun, Outcome]]:
         """Of runs of one kind: of a row, or of rows that begin alike."""
         kind = jobs[0].spec
         samples = [X] * len(jobs)
         if kind.features is not None:
-            samples = self._embeddings([Job(kind.features, job.seed) for job in jobs], X, y)
+            samples = self._embeddings([PlannedRun(kind.features, job.seed) for job in jobs], X, y)
         if kind.arriving:
             yield from ((job, self._streamed(job.spec, X, y, job.seed)) for job in jobs)
         elif not kind.is_ours:
@@ -192,9 +192,9 @@ class Runner:
         run = {"labels": np.concatenate(labels)}
         return outcome(spec, seed, y[stream], run, time.monotonic() - began, *place)
 
-    def _fit(self, jobs: Sequence[Job], samples: Sequence[Any], y: Any) -> list[Any]:
+    def _fit(self, jobs: Sequence[PlannedRun], samples: Sequence[Any], y: Any) -> list[Any]:
         clock = Clock(self.deadline)
-        begins = [Job(job.spec.begins, job.seed) for job in jobs if job.spec.begins is not None]
+        begins = [PlannedRun(job.spec.begins, job.seed) for job in jobs if job.spec.begins is not None]
         starts = {job.seed: start for job, start in zip(begins, self._starts(begins, samples[0], y), strict=True)}
         estimators, folders = [], []
         for job, X in zip(jobs, samples, strict=True):
@@ -233,7 +233,7 @@ class Runner:
             folder.rmdir()
         return estimators
 
-    def _starts(self, jobs: Sequence[Job], X: Any, y: Any) -> list[Any]:
+    def _starts(self, jobs: Sequence[PlannedRun], X: Any, y: Any) -> list[Any]:
         """What others begin with, trained once for each seed: from its folder, so that all have the very same."""
         places = [self.checkpoint / f"{job.spec.key}-{job.seed}" for job in jobs]
         new = {place: job for place, job in zip(places, jobs, strict=True) if not (place / SUMS).exists()}
@@ -241,16 +241,16 @@ class Runner:
             estimator.save(folder)
         return [load_estimator(place, device=self.device) for place in places]
 
-    def _read(self, jobs: Sequence[Job], X: Any, y: Any) -> list[Any]:
+    def _read(self, jobs: Sequence[PlannedRun], X: Any, y: Any) -> list[Any]:
         """Models of other rows, with the labels that they give by these settings."""
         sources = [job.spec.reads for job in jobs if job.spec.reads is not None]
-        models = self._starts([Job(source, job.seed) for source, job in zip(sources, jobs, strict=True)], X, y)
+        models = self._starts([PlannedRun(source, job.seed) for source, job in zip(sources, jobs, strict=True)], X, y)
         for model, source, job in zip(models, sources, jobs, strict=True):
             changed = {name: value for name, value in job.spec.settings.items() if source.settings.get(name) != value}
             model.runs_[0]["labels"] = model.set_params(**changed).predict(X)
         return models
 
-    def _embeddings(self, jobs: Sequence[Job], X: Any, y: Any) -> list[Any]:
+    def _embeddings(self, jobs: Sequence[PlannedRun], X: Any, y: Any) -> list[Any]:
         """From the files of earlier rows, or learnt now."""
         places = {job.seed: (job, self.checkpoint / f"{job.spec.key}-{job.seed}.npy") for job in jobs}
         new = [place for place in places.values() if not place[1].exists()]
@@ -263,7 +263,7 @@ class Runner:
             aside.replace(path)
         return [np.load(places[job.seed][1], allow_pickle=False) for job in jobs]
 
-    def _learnt(self, new: Sequence[Job], X: Any, y: Any) -> list[Any]:
+    def _learnt(self, new: Sequence[PlannedRun], X: Any, y: Any) -> list[Any]:
         return self._fit(new, [X] * len(new), y) if new else []
 
 
@@ -290,7 +290,7 @@ def _load(data: str, unit_length: bool, rows: int) -> tuple[Any, Any]:
     return X, y
 
 
-def load(spec: Spec) -> tuple[Any, Any]:
+def load_samples(spec: Spec) -> tuple[Any, Any]:
     """The samples as the run sees them, and their labels. The network of a row of features prepares them its way."""
     source = spec.features or spec
     return _load(spec.data, source.unit_length, source.rows)
@@ -308,7 +308,7 @@ def classical(spec: Spec, X: Any, seed: int) -> Any:
     return BASELINES[spec.method](X, k, seed)
 
 
-def split(n: int, share: float) -> tuple[Any, Any]:
+def validation_split(n: int, share: float) -> tuple[Any, Any]:
     """Samples for validation, and those that are scored: the same for every run."""
     order = np.random.default_rng(0).permutation(n)
     size = int(share * n)
@@ -318,8 +318,10 @@ def split(n: int, share: float) -> tuple[Any, Any]:
 def outcome(spec: Spec, seed: int, y: Any, run: dict[str, Any], seconds: float, device: str, precision: str) -> Outcome:
     """One run, scored; `run` as in an estimator's `runs_`, or labels alone."""
     labels = run["labels"]
-    validation, scored = split(len(y), spec.validation)
-    figures = {name: 100 * value for name, value in scores(y[scored], labels[scored]).items() if name in SCORES}
+    validation, scored = validation_split(len(y), spec.validation)
+    figures = {
+        name: 100 * value for name, value in scores(y[scored], labels[scored]).items() if name in RECORDED_SCORES
+    }
     if spec.validation:
         figures["acc_validation"] = 100 * accuracy(y[validation], labels[validation])
     figures |= {name: run[name] for name in LABEL_FREE if name in run}

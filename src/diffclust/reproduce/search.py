@@ -8,7 +8,7 @@ from dataclasses import replace
 from statistics import mean
 
 from .record import Records
-from .spec import Row, Spec, Table
+from .spec import PaperTable, Row, Spec
 
 SEARCH_SEEDS = 2
 
@@ -28,7 +28,7 @@ def chosen(row: Row, records: Records, seeds: list[int]) -> Spec | None:
     return max(tried, key=lambda pair: pair[0])[1] if tried else None
 
 
-def with_choices(table: Table, records: Records) -> Table:
+def with_choices(table: PaperTable, records: Records) -> PaperTable:
     """Rows with a λ name it, and each is followed by the one that labels chose, where that search has been run."""
     rows = []
     for row in table.rows:

@@ -171,7 +171,7 @@ SCORES: dict[str, str] = {"ACC": "acc", "NMI": "nmi", "ARI": "ari"}
 
 
 @dataclass(frozen=True)
-class Table:
+class PaperTable:
     """A table of a paper.
 
     Args:
@@ -205,7 +205,7 @@ class Table:
         """The first so many seeds."""
         return list(islice(chain(self.random_states, count()), seeds))
 
-    def only(self, wanted: Sequence[str]) -> "Table":
+    def only(self, wanted: Sequence[str]) -> "PaperTable":
         """The rows that one of the texts is part of, as in "mnist: TELL, CNN"; without the other published lines. Where
         a text is a row's whole name, that row alone."""
         names = [f"{row.spec.where}: {row.label}" if row.spec else row.label for row in self.rows]
@@ -220,5 +220,5 @@ class Table:
             raise ValueError(f"No row of {self.name} has {said} in it. There are: {'; '.join(dict.fromkeys(names))}.")
         return replace(self, rows=kept, whole=False)
 
-    def quick(self) -> "Table":
+    def quick(self) -> "PaperTable":
         return replace(self, rows=tuple(replace(r, spec=r.spec.quick() if r.spec else None) for r in self.rows))

@@ -3,13 +3,13 @@
 from difflib import get_close_matches
 
 from . import beyond, cross_metric, dkm, kmeansnet, tell
-from .spec import Table
+from .spec import PaperTable
 
 PAPERS = (tell, kmeansnet, cross_metric, dkm, beyond)
-TABLES: dict[str, Table] = {table.name: table for paper in PAPERS for table in paper.TABLES}
+TABLES: dict[str, PaperTable] = {table.name: table for paper in PAPERS for table in paper.TABLES}
 
 
-def find(name: str) -> Table:
+def find(name: str) -> PaperTable:
     if name not in TABLES:
         close = get_close_matches(name.lower(), TABLES, n=1)
         hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(TABLES)}."

@@ -5,7 +5,7 @@ rows cluster the embedding of an autoencoder that was trained alone. How long is
 and 300 for the centres, which do not touch the network.
 """
 
-from .spec import SCORES, Row, Spec, Table
+from .spec import SCORES, PaperTable, Row, Spec
 
 PAPER = "TELL"
 MNIST, CIFAR = "mnist-full", "cifar10-full"
@@ -55,9 +55,9 @@ def classical(method: str, features: Spec | None = None, data: str = "mnist", k:
     return Spec(data, method, changes={"n_clusters": k}, features=features)
 
 
-def superclasses(table: str, numbers: range) -> Table:
+def superclasses(table: str, numbers: range) -> PaperTable:
     names = [f"s{number}" for number in numbers]
-    return Table(
+    return PaperTable(
         f"tell/table{table}",
         f"CIFAR-100, superclasses {names[0]} to {names[-1]}: ACC",
         (
@@ -93,7 +93,7 @@ def superclasses(table: str, numbers: range) -> Table:
 
 
 TABLES = (
-    Table(
+    PaperTable(
         "tell/table1",
         "Clustering MNIST and CIFAR-10",
         (
@@ -113,7 +113,7 @@ TABLES = (
     ),
     superclasses("2", range(1, 11)),
     superclasses("3", range(11, 21)),
-    Table(
+    PaperTable(
         "tell/table4",
         "MNIST: dense and convolutional network, two stages and end to end",
         (
@@ -127,7 +127,7 @@ TABLES = (
         (PAPER, "4"),
         notes="How long the autoencoder of the two-stage rows was trained is not said; here 300 epochs.",
     ),
-    Table(
+    PaperTable(
         "tell/table5",
         "MNIST: raw pixels, without a network of its own",
         (
@@ -150,7 +150,7 @@ TABLES = (
         "does not say how its centres began. k-means++ is the usual start. Nor does it say how its k-means "
         "learns from a stream; ours is scikit-learn's MiniBatchKMeans.",
     ),
-    Table(
+    PaperTable(
         "tell/table6",
         "MNIST: optimisers, with and without normalised gradients of the centres",
         (
@@ -164,7 +164,7 @@ TABLES = (
         notes="The step of a centre is taken in closed form, which is what Adadelta does to the authors' normalised "
         'gradient; "not normalised" leaves the centres to the optimiser.',
     ),
-    Table(
+    PaperTable(
         "tell/tableS1",
         "MNIST: every run with its clustering loss",
         (Row("TELL, CNN", CNN, (MNIST, "TELL", ""), "loss"),),
@@ -172,7 +172,7 @@ TABLES = (
         layout="runs",
         notes=EVAL_LOSS,
     ),
-    Table(
+    PaperTable(
         "tell/tableS2",
         "CIFAR-10: every run with its clustering loss",
         (Row("TELL, CNN", CIFAR_CNN, (CIFAR, "TELL", ""), "loss"),),
@@ -180,7 +180,7 @@ TABLES = (
         layout="runs",
         notes=f"{EVAL_LOSS} The paper's two best runs differ by 2e-8.",
     ),
-    Table(
+    PaperTable(
         "tell/epochs5000",
         "MNIST: 5,000 epochs (section 4.5)",
         (
@@ -190,7 +190,7 @@ TABLES = (
         (PAPER, "text"),
         whole=False,
     ),
-    Table(
+    PaperTable(
         "tell/figure7",
         "MNIST: convergence",
         (Row("TELL, CNN", CNN, rule="loss"), Row("TELL, dense", DENSE, rule="loss")),
