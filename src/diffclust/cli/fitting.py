@@ -230,7 +230,7 @@ def _is_begun(checkpoint: Path | None) -> bool:
 
 
 def _clear(checkpoint: Path) -> None:
-    """What is saved needs no checkpoint; one who is at work in the folder meanwhile clears it himself."""
+    """What is saved needs no checkpoint; where another fit is at work in the folder, that one clears it."""
     from contextlib import suppress
 
     from ..engine.checkpoint import CheckpointFolder

@@ -77,7 +77,7 @@ _kept: ContextVar[bool] = ContextVar("kept", default=False)
 
 @contextlib.contextmanager
 def keeping_checkpoints() -> Iterator[None]:
-    """Inside, fits leave their checkpoints when they are done, for one who saves what came out and then clears them."""
+    """Inside, a fit that is done does not clear its checkpoint: the caller does, once the result is saved."""
     token = _kept.set(True)
     try:
         yield
@@ -87,7 +87,7 @@ def keeping_checkpoints() -> Iterator[None]:
 
 @contextlib.contextmanager
 def restoring() -> Iterator[None]:
-    """Inside, a checkpoint is believed: where it is not what it should be, that is said."""
+    """Errors inside are of a checkpoint that does not fit the model, and say so."""
     try:
         yield
     except (*MALFORMED, RuntimeError) as error:
@@ -132,7 +132,7 @@ class CheckpointFolder:
             old.unlink(missing_ok=True)
 
     def read(self) -> Any | None:
-        """The newest whole state, or None; a damaged one is passed over with a word."""
+        """The newest whole state, or None; a damaged one is skipped with a warning."""
         for path in self.files():
             try:
                 content = read_regular(path)
@@ -152,7 +152,7 @@ class CheckpointFolder:
 
 
 def snapshot(state: Any) -> Any:
-    """The state as it is now, on the CPU: training goes on with the tensors."""
+    """A copy on the CPU, since training goes on with the tensors."""
     if isinstance(state, Tensor):
         return state.detach().cpu().clone()
     if isinstance(state, dict):
@@ -221,7 +221,7 @@ class Checkpoint:
         return self.folder is not None and epochs_done % self.every == 0
 
     def note(self, entry: dict[str, Any], news: dict[str, Any]) -> None:
-        """Change a restart's entry, as it is now: training goes on with the tensors."""
+        """Change a restart's entry; tensors are copied, since training goes on with them."""
         if self.folder is not None and self.processes.leads:
             entry.update(snapshot(news))
             self.has_news = True
@@ -233,7 +233,7 @@ class Checkpoint:
         self.has_news = False
 
     def clear(self) -> None:
-        """The work is done: nothing is left to go on with, unless somebody keeps it until it is saved."""
+        """The fit is done: remove its files, except inside `keeping_checkpoints`."""
         if self.folder is not None and self.processes.leads and not _kept.get():
             self.folder.clear()
 

@@ -18,7 +18,7 @@ from .rows import Rows
 
 CHUNK = 1024  # rows answered at a time, on a CPU
 MANY_VALUES = 2**23  # on a GPU up to eight times as many rows, where they have no more values than that together
-FEWEST = 16  # below this, matrix kernels change and a row's last bits would depend on its company
+FEWEST = 16  # rows: with fewer, matrix kernels change, and a row's last bits would depend on the rows beside it
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ class Data:
         return torch.randperm(len(self), device=self.device)[:size].sort().values
 
     def portion(self, losses: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Means over this process's part of a batch, as parts of the means over the whole."""
+        """Means over this process's part of a batch, weighted so that they add up to those over the whole."""
         if self.processes.alone:
             return losses
         share = (self.slot.stop - self.slot.start) / self.batch_size

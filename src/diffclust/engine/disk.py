@@ -35,7 +35,7 @@ def written_whole(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def naming(path: Path, part: Path) -> Iterator[None]:
-    """Errors of writing `part` are said of `path`, which is what the user knows."""
+    """Errors of writing `part` name `path` instead, which is the one that the user knows."""
     try:
         yield
     except OSError as error:

@@ -136,7 +136,7 @@ class Processes:
 
     @torch.no_grad()
     def align(self, model: nn.Module) -> None:
-        """The leader's parameters and buffers for all: machines of other make round otherwise."""
+        """The leader's parameters and buffers for all: other hardware rounds differently."""
         if not self.alone:
             for value in model.state_dict().values():
                 whole = value.contiguous()

@@ -95,13 +95,13 @@ class Feed:
 
     def batch(self) -> Batch:
         index = self.order.index_select(0, self.cursor)[0]
-        company = {} if self.data.graph is None else self._company()
+        neighbours = {} if self.data.graph is None else self._neighbour_fields()
         self.cursor += 1
         clean = self.data.take(index) if self.brought is None else self.brought[: len(index)]
-        return Batch(self.data.augment(clean) if self.data.augment else clean, clean, index, **company)
+        return Batch(self.data.augment(clean) if self.data.augment else clean, clean, index, **neighbours)
 
-    def _company(self) -> dict[str, Tensor]:
-        """What a batch has to say of neighbours: see `Batch`."""
+    def _neighbour_fields(self) -> dict[str, Tensor]:
+        """`neighbour`, `near` and `far` of a `Batch`."""
         data, neighbours = self.data, self.neighbours.index_select(0, self.cursor)[0]
         place = torch.arange(data.slot.start, data.slot.stop, device=data.device)
         far = (place[:, None] + self.shifts.index_select(0, self.cursor)) % data.batch_size

@@ -91,7 +91,7 @@ def set_rate(optimizer: Optimizer, factor: float) -> None:
 
 
 def _load_optimizer(optimizer: Optimizer, state: dict[str, Any]) -> None:
-    """The state, which torch takes as it is; here what was a number in the settings must be one again."""
+    """Load the state; unlike torch, refuse one in which a number among the settings has become something else."""
     before = [{name: isinstance(value, NUMBER) for name, value in group.items()} for group in optimizer.param_groups]
     optimizer.load_state_dict(state)
     for were_numbers, group in zip(before, optimizer.param_groups, strict=True):
@@ -296,7 +296,7 @@ class Phase:
 
     @torch.no_grad()
     def leave_stack(self) -> None:
-        """Tensors of its own for parts of common ones, so that it keeps nobody else's in memory."""
+        """Copies in place of views into the stack's tensors, which would keep the other models in memory."""
         if self.in_stack:
             for tensor in tensors_of(self.model).values():
                 tensor.grad = None

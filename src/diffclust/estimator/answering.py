@@ -89,8 +89,8 @@ class Answering(ClassNamePrefixFeaturesOutMixin, TransformerMixin):  # which wra
         return -float(losses.mean())
 
     def _answer(self, X: Any, ask: Callable[[Any, Tensor], Tensor]) -> Any:
-        """ask of the estimator, as it is now, and of the samples, with the model where they are and in eval mode; the
-        answers in the form X came in."""
+        """`ask(estimator, x)` over all samples, of the estimator as it is now, its model on their device and in eval
+        mode; the answers in the form X came in."""
         fitted = as_it_is(self)
         check_is_fitted(fitted)
         given = read_rows(fitted, X, fitting=False)

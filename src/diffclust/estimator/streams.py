@@ -172,7 +172,7 @@ class Online:
         self._go_on_with(stream, self.model_)
 
     def _take_in(self, X: Any, learn_network: bool) -> None:
-        """A model and a stream beside those that are there, which other threads may be asking; then both at once."""
+        """Change copies of model and stream, since other threads may be reading them; then put both in at once."""
         given = read_rows(self, X, fitting=False)
         data = Data(given.rows, choose_device(self.device))
         if self.model_.training or self.model_.clusters.weight.device != data.device:
@@ -214,7 +214,7 @@ class Online:
 
     @staticmethod
     def _temperature_of(model: ClusterModel, rows: list[Tensor]) -> float:
-        """Of a stream's first rows: those it began with may be one a cluster, and would say that all is certain."""
+        """From a stream's first rows: the few it started with may be one a cluster, and then all would seem certain."""
         clusters = model.clusters
         z = torch.cat([part.to(clusters.weight.device) for part in rows])
         free = clusters.embedding_dim - clusters.sphere

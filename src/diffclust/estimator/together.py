@@ -70,6 +70,6 @@ def fit_each(pairs: Sequence[tuple[E, Any]]) -> list[E]:
 
 
 def _may_be_beside(estimator: Any) -> TypeGuard[PrototypeClusterer]:
-    """Not where scikit-learn's callbacks expect a fit of its own, or where processes share one."""
+    """Whether other fits may run beside its own: not where scikit-learn's callbacks watch, or processes share it."""
     ours = isinstance(estimator, PrototypeClusterer)
     return ours and not hasattr(estimator, "_skl_callbacks") and current_processes().alone

@@ -40,7 +40,7 @@ class AutoencoderClusterer(PrototypeClusterer):
         return ClusterLayer(self.n_clusters, autoencoder.embedding_dim, alpha=0.5)
 
     def _by_neighbours(self, row_shape: tuple[int, ...]) -> bool:
-        """Of itself not where values are taken as they are, or layers trained one by one: these are autoencoders'."""
+        """ "auto" is no where `rescale` or `layer_epochs` ask for an autoencoder of the papers."""
         plain = self.layer_epochs == 0 and self.rescale is True
         return super()._by_neighbours(row_shape) and (plain or self.features == "neighbours")
 

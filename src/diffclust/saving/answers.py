@@ -54,7 +54,7 @@ def _write_lines(file: TextIO, parts: Parts, proba: bool, beside: Beside) -> Non
 
 
 def _no_formula(cell: Any, is_file: bool = False) -> Any:
-    """The same words so that no spreadsheet takes them for a formula and runs it: a file by another of its names."""
+    """The cell changed so that no spreadsheet runs it as a formula: ./name for a file, a leading ' for others."""
     if not isinstance(cell, str) or not cell.startswith(("=", "+", "-", "@", "\t", "\r")):
         return cell
     return f"./{cell}" if is_file else f"'{cell}"

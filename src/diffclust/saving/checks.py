@@ -12,8 +12,8 @@ MAKERS = {torch.empty, torch.eye, torch.full, torch.ones, torch.rand, torch.rand
 
 
 class Frugal(TorchFunctionMode):
-    """Inside, a model that is built makes no more of tensors than a file can be of: sizes are numbers in its settings.
-    Some tensors are made twice, and some are not kept."""
+    """Inside, building a model may allot little more than the file's tensors need, since some are made twice or not
+    kept: its settings are a stranger's, and could ask for any size."""
 
     def __init__(self, state: dict[str, Tensor]) -> None:
         super().__init__()
