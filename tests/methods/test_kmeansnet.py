@@ -10,6 +10,7 @@ from sklearn.metrics import adjusted_rand_score
 
 from diffclust import KMeansNet
 from diffclust.engine.data import Batch, Data
+from diffclust.engine.phase import Phase
 from diffclust.engine.rows import TensorRows
 from diffclust.methods.kmeansnet import ALPHA_GRID
 from diffclust.nn import DenseAutoencoder
@@ -171,14 +172,12 @@ def test_the_loss_of_each_reading(name, x):
 def one_step(model, x, epoch, lr=1.0):
     """What plain SGD does in an epoch of one batch: the gradient of W, and W after the step."""
     optimizer = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=lr)
-    model.before_epoch(epoch, Data(TensorRows(x), torch.device("cpu"), len(x)))
+    phase = Phase("clustering", model, Data(TensorRows(x), torch.device("cpu"), len(x)), optimizer, epochs=2)
+    model.before_epoch(epoch, phase.data)
     batch = Batch(x, x, torch.arange(len(x)))
     sum(model.loss(batch).values()).backward()
-    model.after_backward()
-    grad = model.clusters.weight.grad
-    optimizer.step()
-    model.after_step(batch)
-    return grad
+    phase.learn(batch, {})
+    return model.clusters.weight.grad
 
 
 @pytest.mark.parametrize("name", [name for name in FIVE if not name.startswith("iv")])

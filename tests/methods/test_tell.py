@@ -94,15 +94,14 @@ def test_the_centre_step_decays():
 def test_the_optimiser_form_rescales_gradients_and_rests_in_odd_epochs(x, kind):
     model = build(center_update="optimizer", weight=LAMBDA)
     optimizer = kind(model.parameters())
-    data = Data(TensorRows(x), CPU, 40)
+    phase = Phase("clustering", model, Data(TensorRows(x), CPU, 40), optimizer, epochs=2)
     for epoch in (0, 1):
-        model.before_epoch(epoch, data)
+        model.before_epoch(epoch, phase.data)
         optimizer.zero_grad()
         sum(model.loss(batch(x)).values()).backward()
-        model.after_backward()
-        grad, before = model.clusters.weight.grad, model.clusters.weight.detach().clone()
-        optimizer.step()
-        model.after_step(batch(x))
+        before = model.clusters.weight.detach().clone()
+        phase.learn(batch(x), {})
+        grad = model.clusters.weight.grad
         if epoch == 0:
             lengths = grad.norm(dim=1)
             assert torch.allclose(lengths[lengths > 0], torch.tensor(0.1 * 2 * ALPHA), rtol=1e-4)

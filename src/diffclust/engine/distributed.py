@@ -129,6 +129,8 @@ class Processes:
         if self.alone:
             return
         gradients = [p.grad for p in parameters if p.grad is not None]
+        if not gradients:
+            return
         flat = torch.cat([g.reshape(-1) for g in gradients])
         dist.all_reduce(flat)
         for gradient, whole in zip(gradients, flat.split([g.numel() for g in gradients]), strict=True):

@@ -49,8 +49,18 @@ class Trainable(nn.Module, ABC):
         self.events: list[Event] = []
         self.finished = False  # a method that cannot go on says so, and the loop ends the phase
         self.graph_key: Hashable = None  # of the step: whatever it depends on beside tensors; set in `before_epoch`
+        self.resting: tuple[str, ...] = ()  # parts by name, as "autoencoder", that nothing moves; set in `before_epoch`
         self.epochs = 0  # how many this phase has at most; the loop says so before it begins
         self.interval: int | None = None  # steps from one `refresh` to the next, counted over the whole phase
+
+    @property
+    def step_key(self) -> Hashable:
+        """All that a step depends on beside tensors."""
+        return self.graph_key, self.resting
+
+    def resting_parameters(self) -> Iterator[nn.Parameter]:
+        for name in self.resting:
+            yield from self.get_submodule(name).parameters()
 
     def note(self, kind: str, message: str) -> None:
         self.events.append(Event(kind, message))
@@ -143,8 +153,8 @@ class ClusterModel(Trainable):
         return self.clusters.normalize(self.autoencoder.encode(x).float())
 
     def losses(self, batch: Batch) -> Losses:
-        """Where the data have a neighbour graph, it goes on holding the network while the method trains."""
-        if batch.far is None or not self.network_learns:
+        """Where the data have a neighbour graph, it goes on holding the network while the method trains it."""
+        if batch.far is None or not self.network_learns or "autoencoder" in self.resting:
             return self.loss(batch)
         return {**self.loss(batch), "neighbours": self.neighbour_loss(batch)[0]}
 
@@ -302,13 +312,11 @@ class NetworkAlone(Trainable):
     def __init__(self, model: ClusterModel) -> None:
         super().__init__()
         self.model = model
+        self.resting = ("model.clusters",)
 
     def loss(self, batch: Batch) -> Losses:
         self.model.hold_centers()
         return self.model.loss(batch)
-
-    def after_backward(self) -> None:
-        self.model.clusters.zero_grad()
 
     def parameters(self, recurse: bool = True) -> Any:
         return self.model.autoencoder.parameters(recurse)

@@ -157,7 +157,7 @@ class Phase:
         self.over = False
         self.steps_taken = 0
         self.in_stack = False  # whether the model's tensors are parts of common ones: see `accelerate.stack`
-        self.totals: dict[Hashable, dict[str, Tensor]] = {}  # by graph_key: sums of the loss terms over an epoch
+        self.totals: dict[Hashable, dict[str, Tensor]] = {}  # by step_key: sums of the loss terms over an epoch
         self.callback_states: list[Any] = []
 
     # ---- from start to finish
@@ -198,7 +198,7 @@ class Phase:
         self.data.processes.align(self.model)
         self.feed.begin()
         self.steps_taken = self.epoch * self.data.steps  # so that a resumed phase counts on
-        for amount in self.totals.get(self.model.graph_key, {}).values():
+        for amount in self.totals.get(self.model.step_key, {}).values():
             amount.zero_()
 
     def begin_step(self, step: int, randomness: Randomness) -> None:
@@ -217,17 +217,20 @@ class Phase:
             objective = torch.stack(list(losses.values())).sum()
         if self.optimizer is not None:
             self.optimizer.zero_grad(set_to_none=True)
-            objective.backward()
+            if objective.requires_grad or not self.model.resting:  # else nothing is left to learn
+                objective.backward()
         self.learn(batch, losses)
 
     def learn(self, batch: Batch, losses: Losses) -> None:
         """The part of a step that comes after the gradients."""
         if self.optimizer is not None:
+            for parameter in self.model.resting_parameters():
+                parameter.grad = None  # not zero, so that neither momentum nor weight decay moves it
             self.data.processes.add_gradients(p for group in self.optimizer.param_groups for p in group["params"])
             self.model.after_backward()
             self.optimizer.step()
         self.model.after_step(batch)
-        totals = self.totals.setdefault(self.model.graph_key, {})
+        totals = self.totals.setdefault(self.model.step_key, {})
         for name, value in losses.items():
             if name not in totals:
                 totals[name] = torch.zeros((), device=value.device)
@@ -248,7 +251,7 @@ class Phase:
 
     def means(self) -> dict[str, float]:
         """Of each loss term over the epoch, read from the device at once."""
-        totals = self.totals[self.model.graph_key]
+        totals = self.totals[self.model.step_key]
         sums = total(torch.stack(list(totals.values())))
         return dict(zip(totals, (sums / self.data.steps).tolist(), strict=True))
 
@@ -285,7 +288,7 @@ class Phase:
     def graph_key(self) -> GraphKey:
         """Steps of one key do the same work, so that one CUDA graph serves them."""
         rates = tuple(float(group["lr"]) for group in self.optimizer.param_groups) if self.optimizer else ()
-        return id(self), self.model.graph_key, rates
+        return id(self), self.model.step_key, rates
 
     def _keep_counts_on_the_device(self) -> None:
         """An optimiser that counts its steps on the host could not be captured."""

@@ -46,20 +46,21 @@ class MovingCenters(ClusterModel):
         self.place_centers(data, self.start)
 
     def before_epoch(self, epoch: int, data: Data) -> None:
-        self.moving_centers = self.graph_key = epoch % 2 == 0 or not self.in_turns
+        self.let_centers(move=epoch % 2 == 0 or not self.in_turns)
 
     def hold_centers(self) -> None:
-        self.moving_centers = self.graph_key = False
+        self.let_centers(move=False)
+
+    def let_centers(self, move: bool) -> None:
+        self.moving_centers = self.graph_key = move
+        self.resting = () if move else ("clusters",)
 
     def pulled(self, z: Tensor) -> Tensor:
         """What the clustering loss sees of embedded rows: no way back to the network where it is the centres' turn."""
         return z.detach() if self.in_turns and self.moving_centers else z
 
     def after_backward(self) -> None:
-        if not self.moving_centers:
-            for parameter in self.clusters.parameters():
-                parameter.grad = None  # so that momentum does not move them either
-        elif self.center_update == "optimizer":
+        if self.moving_centers and self.center_update == "optimizer":
             self.clusters.normalize_gradient_(self.step)
 
     def move_centers(self, member: Tensor | None = None) -> None:

@@ -29,7 +29,7 @@ def stack_key_of(phase: Phase) -> Hashable | None:
         return None
     sizes = data.steps, data.batch_size, data.row_shape, data.graph is not None
     tensors = tuple((name, t.shape, t.dtype, t.requires_grad) for name, t in tensors_of(model).items())
-    return type(model), key, sizes, tensors, model.graph_key, phase.precision
+    return type(model), key, sizes, tensors, model.step_key, phase.precision
 
 
 def _inherits_stack_key(model: Trainable) -> bool:
@@ -84,7 +84,9 @@ class Stack:
             losses = vmap(self._losses)(self.weights, self.buffers, joint)
             objective = torch.stack(list(losses.values())).sum()
         wanted = {name: weight for name, weight in self.weights.items() if weight.requires_grad}
-        gradients = torch.autograd.grad(objective, list(wanted.values()), allow_unused=True)
+        gradients: Sequence[Tensor | None] = [None] * len(wanted)
+        if objective.requires_grad or not first.model.resting:  # else nothing is left to learn
+            gradients = torch.autograd.grad(objective, list(wanted.values()), allow_unused=True)
         # laid out in memory as the weights are, which fused optimisers take for granted
         known = {name: g.contiguous() for name, g in zip(wanted, gradients, strict=True) if g is not None}
         parts = {name: value.detach().unbind() for name, value in losses.items()}
