@@ -71,6 +71,9 @@ def test_a_summary_is_numpys(tmp_path):
     assert (summary.low, summary.high) == (X.min(), X.max())
     assert np.allclose(summary.mean, X.mean(0), atol=1e-5)
     assert summary.spread == pytest.approx(np.sqrt(X.astype(float).var(0).mean()), rel=1e-5)
+    assert np.allclose(summary.reach, np.ptp(X, axis=0))
+    lengths = np.linalg.norm(X, axis=1)
+    assert (summary.shortest, summary.longest) == pytest.approx((lengths.min(), lengths.max()), rel=1e-5)
 
 
 class Line(Trainable):

@@ -5,6 +5,7 @@ import pytest
 import torch
 from scipy import sparse
 from sklearn.datasets import load_wine, make_blobs
+from sklearn.neighbors import NearestNeighbors
 from sklearn.preprocessing import StandardScaler
 
 import diffclust
@@ -15,7 +16,7 @@ from diffclust.engine.model import NeighbourPretraining
 from diffclust.engine.phase import Phase
 from diffclust.engine.rows import TensorRows
 from diffclust.engine.runtime import seeded
-from diffclust.estimator.networks import row_units
+from diffclust.estimator.networks import build, compared_as_they_are, row_units
 from diffclust.estimator.restarts import neighbour_graph
 from diffclust.nn.autoencoders import DenseAutoencoder, RowAutoencoder, ScaledRows
 
@@ -30,14 +31,77 @@ def summary(X):
 
 def test_columns_of_other_units_are_standardised():
     X = np.random.default_rng(0).normal(size=(200, 6)) * [1, 10, 1, 1000, 1, 1]
-    shift, scale = row_units(summary(X))
+    shift, scale, asinh = row_units(summary(X))
     assert np.allclose(scale, X.std(0), rtol=1e-3)
     assert np.allclose(shift, X.mean(0), atol=1e-3)
+    assert asinh
 
 
 def test_columns_of_one_unit_keep_their_proportions():
     X = np.random.default_rng(0).normal(size=(200, 6)) * [1, 2, 1, 2, 1, 1]
-    assert len(row_units(summary(X))[1].unique()) == 1
+    units = row_units(summary(X))
+    assert len(units.scale.unique()) == 1
+    assert not units.asinh
+
+
+@pytest.mark.parametrize("share", [0.5, 0.02])
+def test_a_column_of_two_values_does_not_outweigh_the_others(share):
+    X = np.random.default_rng(0).normal(size=(200, 4)) * [1, 10, 100, 0]
+    X[:, 3] = np.where(np.arange(200) < 200 * share, 7.0, 3.0)
+    units = row_units(summary(X))
+    assert 4.0 / units.scale[3] == pytest.approx(2**-0.5, rel=1e-5)
+    assert np.allclose(units.scale[:3], X.std(0)[:3], rtol=1e-3)
+
+
+def test_only_two_values_are_two_values():
+    X = np.random.default_rng(0).integers(0, 2, (300, 3)).astype(float)
+    X[0, 1] = 0.5
+    X[:, 2] = 5.0
+    assert summary(X).two_valued.tolist() == [True, False, False]
+
+
+def test_values_far_out_decode_to_themselves():
+    X = np.random.default_rng(0).standard_t(1.5, size=(300, 3)) * [1, 50, 1000]
+    data = Data(TensorRows(torch.as_tensor(X, dtype=torch.float32)), CPU)
+    network = build("scaled", data, 0, {})
+    assert network.asinh
+    x = data.take(torch.arange(300))
+    assert torch.allclose(network.decode(network.encode(x)), x, rtol=1e-3, atol=1e-2)
+
+
+def words(n, seed=0):
+    """Rows of length one with few values: each of three topics has words of its own, and all share some."""
+    generator = np.random.default_rng(seed)
+    topic = generator.integers(0, 3, n)
+    X = np.zeros((n, 60))
+    for row, t in zip(X, topic, strict=True):
+        row[generator.choice(20, 5, replace=False) + 15 * t] = generator.uniform(0.5, 1, 5)
+    return X / np.linalg.norm(X, axis=1, keepdims=True), topic
+
+
+def test_texts_are_neighbours_by_the_words_they_share():
+    X, topic = words(150)
+    graph = neighbour_graph(Data(TensorRows(torch.as_tensor(X, dtype=torch.float32)), CPU, 32))
+    expected = NearestNeighbors(n_neighbors=16, metric="cosine", algorithm="brute").fit(X).kneighbors(X)[1][:, 1:]
+    assert np.mean([len(set(a) & set(b)) for a, b in zip(graph.index.tolist(), expected, strict=True)]) > 14.9
+    dense, thin = (TELL(3, **SHORT).fit(x) for x in (X.astype(np.float32), sparse.csr_matrix(X, dtype=np.float32)))
+    assert (dense.labels_ == thin.labels_).all()
+    assert metrics.accuracy(topic, TELL(3, random_state=0, device="cpu").fit(X).labels_) > 0.95
+
+
+def test_texts_of_other_lengths_are_counts():
+    X, _ = words(60)
+    X *= np.linspace(1, 2, 60)[:, None]
+    assert not compared_as_they_are(Data(TensorRows(torch.as_tensor(X, dtype=torch.float32)), CPU))
+
+
+def test_categories_do_not_decide_alone():
+    """Two species that all measurements tell apart, and a coin toss beside them: neighbours share the coin's side."""
+    generator = np.random.default_rng(0)
+    species, coin = generator.integers(0, 2, 300), generator.integers(0, 2, 300)
+    X = np.c_[generator.normal(4.0 * species, 1.0, (4, 300)).T * [1, 20, 300, 4], coin, 1 - coin]
+    labels = TELL(2, random_state=0, device="cpu").fit(X).labels_
+    assert metrics.accuracy(species, labels) > 0.97
 
 
 def test_columns_of_counts_are_divided_by_the_root():

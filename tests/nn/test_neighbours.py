@@ -5,8 +5,10 @@ import math
 import numpy as np
 import pytest
 import torch
+from scipy import sparse
 from sklearn.neighbors import NearestNeighbors
 
+from diffclust.nn import neighbours
 from diffclust.nn.neighbours import (
     NEAR,
     REPELLED,
@@ -16,6 +18,7 @@ from diffclust.nn.neighbours import (
     fuzzy_weights,
     nearest_neighbours,
     neighbour_loss,
+    neighbours_by_words,
 )
 
 pytestmark = pytest.mark.quick
@@ -36,6 +39,22 @@ def test_equal_rows_are_neighbours_but_not_of_themselves():
     found = nearest_neighbours(torch.ones(6, 3), 3)
     assert (found.distance == 0).all()
     assert not (found.places == torch.arange(6)[:, None]).any()
+
+
+@pytest.mark.parametrize("n", [5, 900])
+def test_neighbours_by_words_are_those_by_all_columns(n):
+    x = sparse.random(n, 40, 0.1, "csr", np.float32, np.random.default_rng(0))  # some rows have nothing but zeros
+    k = min(15, n - 1)
+    found = neighbours_by_words(x, k)
+    expected = nearest_neighbours(torch.from_numpy(x.toarray()), k, "cosine")
+    assert torch.allclose(found.distance, expected.distance, atol=1e-5)
+    assert not (found.places == torch.arange(n)[:, None]).any()
+
+
+def test_neighbours_by_words_are_not_looked_for_among_too_many(monkeypatch):
+    x = sparse.random(50, 40, 0.1, "csr", np.float32, np.random.default_rng(0))
+    monkeypatch.setattr(neighbours, "PRODUCTS", 2400)
+    assert neighbours_by_words(x, 5) is None
 
 
 def test_a_row_of_zeros_is_at_right_angles_to_all():

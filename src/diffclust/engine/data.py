@@ -44,13 +44,34 @@ class Batch:
 
 
 class Summary(NamedTuple):
-    low: float
-    high: float
-    mean: Tensor  # of each value of a row, (*row_shape,)
+    """Of all rows; tensors have a number for each value of a row, (*row_shape,)."""
+
+    lows: Tensor
+    highs: Tensor
+    mean: Tensor
+    deviation: Tensor
     spread: float  # root mean square distance of a value from its mean
-    deviation: Tensor  # of each value of a row, (*row_shape,)
-    reach: Tensor  # largest less smallest, of each value of a row
     zeros: float  # share of values that are zero
+    shortest: float  # Euclidean length of a row, but for rows of zeros
+    longest: float
+
+    @property
+    def low(self) -> float:
+        return self.lows.min().item()
+
+    @property
+    def high(self) -> float:
+        return self.highs.max().item()
+
+    @property
+    def reach(self) -> Tensor:
+        return self.highs - self.lows
+
+    @property
+    def two_valued(self) -> Tensor:
+        """Whether a column has just two values: between given ends, only then is its variance as large as can be."""
+        largest = (self.highs - self.mean).double() * (self.mean - self.lows).double()
+        return (largest > 0) & (self.deviation.double().square() > (1 - 1e-4) * largest)
 
 
 class Data:
@@ -199,6 +220,7 @@ class Data:
         total = torch.zeros(self.row_shape, dtype=torch.float64, device=self.device)
         squares, zeros = torch.zeros_like(total), torch.zeros_like(total)
         low, high = total.float() + torch.inf, total.float() - torch.inf
+        lengths = torch.tensor([torch.inf, 0.0], device=self.device)  # shortest and longest, squared
         with self.processes.together():
             for start in self.own[::CHUNK]:
                 x = self.block(start, min(start + CHUNK, self.own.stop))
@@ -206,17 +228,20 @@ class Data:
                 total += x.sum(0, dtype=torch.float64)
                 squares += x.double().square().sum(0)
                 zeros += (x == 0).sum(0)
-        lows, highs = zip(*self.processes.every((low.cpu(), high.cpu())), strict=True)
-        low, high = torch.stack(lows).amin(0), torch.stack(highs).amax(0)
+                squared = x.flatten(1).square().sum(1)
+                shortest = squared.where(squared > 0, torch.inf).amin()
+                lengths = torch.stack([torch.minimum(lengths[0], shortest), torch.maximum(lengths[1], squared.amax())])
+        lows, highs, every = zip(*self.processes.every((low.cpu(), high.cpu(), lengths.sqrt().cpu())), strict=True)
         total, squares, zeros = self.total(total, squares, zeros)
         mean = total / len(self)
         variance = (squares / len(self) - mean.square()).clamp_min(0)
         return Summary(
-            low=low.min().item(),
-            high=high.max().item(),
+            lows=torch.stack(lows).amin(0).to(mean.device),
+            highs=torch.stack(highs).amax(0).to(mean.device),
             mean=mean.float(),
-            spread=variance.mean().sqrt().item(),
             deviation=variance.sqrt().float(),
-            reach=(high - low).to(mean.device),
+            spread=variance.mean().sqrt().item(),
             zeros=zeros.mean().item() / len(self),
+            shortest=min(length[0].item() for length in every),
+            longest=max(length[1].item() for length in every),
         )

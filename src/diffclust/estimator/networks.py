@@ -1,7 +1,7 @@
 """From the look of the data to a network: its kind, its units, its output activation."""
 
 import copy
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -37,30 +37,49 @@ def units(values: Summary, row_shape: tuple[int, ...]) -> tuple[Tensor, Tensor]:
 
 SPARSE = 0.5  # non-negative rows with a larger share of zeros: counts, words, categories
 OTHER_UNITS = 5.0  # times that the reach of wide columns is that of narrow ones, where their units differ
+TWO_VALUES = 2**-0.5  # how far apart the two values of a column are, where others have a deviation of one
 WIDE = 100  # columns: rows that have more are seen through so many principal components
 SAMPLE, VALUES = 10_000, 2**26  # rows these are found from, and the values they have together, at most
+ONE_LENGTH = 1.01  # rows the longest of which is at most so many times the shortest
 
 
-def row_units(values: Summary) -> tuple[Tensor, Tensor]:
-    """Shift and scale of each column of a table, told from its values.
+class RowUnits(NamedTuple):
+    """What becomes of each column of a table: (x - shift) / scale, or the asinh of that."""
+
+    shift: Tensor
+    scale: Tensor
+    asinh: bool = False
+
+
+def row_units(values: Summary) -> RowUnits:
+    """The units of each column of a table, told from its values.
 
     Mostly zeros and none negative (counts, words, categories): each column is divided by the root of its standard
     deviation, so that common columns count less and rare ones are not blown up. Columns of different units, the reach
     of the wide ones (95 % quantile) being more than `OTHER_UNITS` times that of the narrow ones (5 %): by the standard
-    deviation. Else (pixels, curves, embeddings): all by one number. Constant columns say nothing.
+    deviation, and values far out count by their logarithm; but a column of two values, which is a category, is brought
+    to `TWO_VALUES`, as divided by its deviation it would outweigh the others. Else (pixels, curves, embeddings): all by
+    one number. Constant columns say nothing.
     """
-    deviation, reach = values.deviation.cpu().double(), values.reach.cpu().double()
-    varies = deviation > 1e-6 * torch.maximum(values.mean.cpu().double().abs(), reach)
+    shift, deviation, reach = (part.cpu() for part in (values.mean, values.deviation.double(), values.reach.double()))
+    varies = deviation > 1e-6 * torch.maximum(shift.double().abs(), reach)
     if not bool(varies.any()):
-        return values.mean.cpu(), torch.ones_like(values.mean.cpu())
+        return RowUnits(shift, torch.ones_like(shift))
     wide, narrow = reach[varies].quantile(0.95), reach[varies].quantile(0.05)
-    if values.low >= 0 and values.zeros > SPARSE:
+    asinh = False
+    if is_sparse(values):
         scale = deviation.sqrt()
     elif wide > OTHER_UNITS * narrow:
-        scale = deviation
+        scale = torch.where(values.two_valued.cpu(), reach / TWO_VALUES, deviation)
+        asinh = True
     else:
         scale = deviation[varies].mean().expand_as(deviation)
-    return values.mean.cpu(), torch.where(varies, scale, 1.0).float()
+    return RowUnits(shift, torch.where(varies, scale, 1.0).float(), asinh)
+
+
+def is_sparse(values: Summary) -> bool:
+    """Mostly zeros and none negative: counts, words, categories."""
+    return values.low >= 0 and values.zeros > SPARSE
 
 
 def even_units(values: Summary, each: bool) -> Tensor:
@@ -70,22 +89,32 @@ def even_units(values: Summary, each: bool) -> Tensor:
     return torch.where((deviation > 0) & (scale > 0), scale, 1.0)
 
 
-def column_units(data: Data) -> tuple[Tensor, Tensor]:
-    """Shift and scale of each column: as the table or the user says, else told from the values."""
-    return row_units(data.summary) if data.scale is None else (data.summary.mean.cpu(), data.scale)
+def column_units(data: Data) -> RowUnits:
+    """The units of each column: as the table or the user says, else told from the values."""
+    return row_units(data.summary) if data.scale is None else RowUnits(data.summary.mean.cpu(), data.scale)
 
 
 def scaled_rows(data: Data) -> ScaledRows:
     """The rows in units of their own; found once for all networks of a fit."""
     if data.scaled is None:
+        units_of_columns = column_units(data)
         width = data.summary.mean.numel()
-        data.scaled = ScaledRows(data.row_shape, components=WIDE if width > WIDE else 0)
+        components = WIDE if width > WIDE else 0
+        data.scaled = ScaledRows(data.row_shape, components=components, asinh=units_of_columns.asinh)
         size = min(len(data), SAMPLE, max(2 * WIDE, VALUES // width))
         index = torch.linspace(0, len(data) - 1, size, dtype=torch.float64).long().to(data.device)
         rows = torch.cat([data.take_checked(part).cpu() for part in index.split(data.chunk)])
         with seeded(0, data.device):  # principal components of many columns are found by iterations
-            data.scaled.set_rows(*column_units(data), rows)
+            data.scaled.set_rows(units_of_columns.shift, units_of_columns.scale, rows)
     return data.scaled
+
+
+def compared_as_they_are(data: Data) -> bool:
+    """Whether rows are words or categories brought to one length, as by tf-idf: who is near whom is told by the cosine
+    of the rows as they are, then."""
+    values = data.summary
+    one_length = values.longest <= ONE_LENGTH * values.shortest
+    return len(data.row_shape) == 1 and data.scale is None and is_sparse(values) and one_length
 
 
 def build(
@@ -109,14 +138,15 @@ def build(
     if issubclass(cls, ScaledRows):
         units_of_rows = scaled_rows(data)
         width = 0 if cls is ScaledRows else embedding_dim
-        network = cls(data.row_shape, width, components=len(units_of_rows.basis), **options.get(kind, {}))
+        components, asinh = len(units_of_rows.basis), units_of_rows.asinh
+        network = cls(data.row_shape, width, components=components, asinh=asinh, **options.get(kind, {}))
         network.take_units(units_of_rows)
         return network
     if kind == "identity":
         return Identity(data.row_shape)
     shift, scale = torch.zeros(()), torch.ones(())
     if rescale is True:
-        shift, scale = units(values, data.row_shape) if data.scale is None else column_units(data)
+        shift, scale = units(values, data.row_shape) if data.scale is None else (values.mean.cpu(), data.scale)
     if rescale == "mean":
         shift = values.mean.cpu()
     bounded = rescale is True and len(data.row_shape) == 3

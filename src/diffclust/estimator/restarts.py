@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
+import scipy.sparse as sp
 from torch import Tensor
 
 from ..callbacks import Watchers
@@ -13,7 +14,7 @@ from ..engine.phase import EmbeddedPhase, Phase
 from ..engine.restart import Job, Restart
 from ..engine.rows import TensorRows
 from ..engine.runtime import Randomness, choose_device, choose_precision, restart_seeds, seeded
-from ..nn.neighbours import NeighbourGraph
+from ..nn.neighbours import NeighbourGraph, neighbours_by_words
 from ..reading.inputs import Given
 from . import networks
 
@@ -54,22 +55,33 @@ def _scale(estimator: "PrototypeClusterer", given: Given, data: Data) -> Tensor 
 
 
 def neighbour_graph(data: Data) -> NeighbourGraph:
-    """Who is near whom, in the units that the network sees."""
+    """Who is near whom: in the units that the network sees, or, of texts, by the words they share."""
+    if networks.compared_as_they_are(data):
+        near = neighbours_by_words(_sparse(data))
+        if near is not None:
+            return NeighbourGraph.weighted(near).to(data.device)
     with seeded(0, data.device):  # the same for every restart and process
         network = networks.build("scaled", data, 0, {}).to(data.device)
         return NeighbourGraph.of(data.map(network.encode))
 
 
+def _sparse(data: Data) -> sp.csr_matrix:
+    """All rows, whichever process goes over them."""
+    parts = range(0, len(data), data.chunk)
+    blocks = [sp.csr_matrix(data.block(i, min(i + data.chunk, len(data))).cpu().numpy()) for i in parts]
+    return sp.vstack(blocks, format="csr")
+
+
 def _narrowed(estimator: "PrototypeClusterer", data: Data) -> Data:
     """What is trained on: the data, or the principal components of wide rows where the network begins with them."""
-    begins_with_them = (
-        isinstance(estimator.network, str) and estimator.network in ("auto", "rows") and len(data.row_shape) == 1
-    )
-    if data.graph is None or data.scaled is None or not len(data.scaled.basis) or not begins_with_them:
+    named = isinstance(estimator.network, str) and estimator.network in ("auto", "rows")
+    if data.graph is None or not named or len(data.row_shape) != 1:
         return data
-    rows = TensorRows(data.map(data.scaled.to(data.device).scaled))
-    narrow = Data(rows, data.device, data.batch_size, data.augment, data.processes)
-    narrow.graph, narrow.scaled = data.graph, data.scaled
+    units = networks.scaled_rows(data).to(data.device)
+    if not len(units.basis):
+        return data
+    narrow = Data(TensorRows(data.map(units.scaled)), data.device, data.batch_size, data.augment, data.processes)
+    narrow.graph, narrow.scaled = data.graph, units
     return narrow
 
 

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 # A network is kept where its clusters cut fewer edges of the neighbour graph than k-means on the rows: fewer than this
 # share, less FEW_ROWS over the root of the number of rows, since few rows say little.
 CLEARLY_LESS, FEW_ROWS = 0.85, 2.0
+# Where columns of two values are among the others, neighbours share them, and a cut along them is next to free. K-means
+# on the rows is kept there as long as it cuts no more than this.
+WITH_CATEGORIES = 0.1
 
 
 def _smallest(value: Callable[[Run], float]) -> Callable[[list[Run]], int]:
@@ -61,7 +64,9 @@ def choose(estimator: "PrototypeClusterer", restarts: list[Restart]) -> Run:
     learnt_cut, rows_cut = (
         data.graph.cut(torch.from_numpy(run.labels).to(data.device), estimator.n_clusters) for run in (best, rows)
     )
-    return best if learnt_cut < (CLEARLY_LESS - FEW_ROWS / math.sqrt(len(data))) * rows_cut else rows
+    clearly_less = learnt_cut < (CLEARLY_LESS - FEW_ROWS / math.sqrt(len(data))) * rows_cut
+    trusted = rows_cut > WITH_CATEGORIES or not bool(data.summary.two_valued.any())
+    return best if clearly_less and trusted else rows
 
 
 def _on_the_rows(estimator: "PrototypeClusterer", data: Data, learnt: Run) -> Run:

@@ -14,6 +14,8 @@ another by -log q, rows that are none repel one another by -log(1 - q).
 
 from typing import Literal, NamedTuple
 
+import numpy as np
+import scipy.sparse as sp
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -27,6 +29,7 @@ EXACT_UP_TO = {"cpu": 1e11, "cuda": 2e14}  # products n² d, some seconds' work;
 PROBED = 16  # cells a row's neighbours are looked for in, of about √n
 BLOCK = {"cpu": 2**22, "cuda": 2**28}  # distances held at a time
 GROUP = 32  # entries whose minimum is looked at first
+PRODUCTS = 2e9  # of values that are not zero, and of rows: some seconds' work
 NEAR = 1e-4  # added to squared distances, whose logarithm is taken
 NEIGHBOURS = 15  # UMAP's default
 REPELLED = 5.0  # rows drawn at random for each neighbour: UMAP's default
@@ -55,14 +58,37 @@ def nearest_neighbours(
         raise ValueError(f"n_neighbors={n_neighbors} should be from 1 to {n - 1}, one less than the {n} rows.")
     if metric not in ("euclidean", "cosine"):
         raise ValueError(f"metric={metric!r} should be 'euclidean' or 'cosine'.")
-    x = F.normalize(x, dim=1) if metric == "cosine" else x - x.mean(0)  # far from zero, distances lose digits
+    if metric == "cosine":
+        x, squares = F.normalize(x, dim=1), x.new_ones(n)  # of rows of zeros, too: they are at one from everything
+    else:
+        x = x - x.mean(0)  # far from zero, distances lose digits
+        squares = x.square().sum(1)
     if exact is None:
         exact = n * n * x.shape[1] <= EXACT_UP_TO.get(x.device.type, EXACT_UP_TO["cpu"])
-    index, squared = _compare_all(x, n_neighbors) if exact else _compare_cells(x, n_neighbors)
-    if metric == "cosine":
-        short = 1 - x.square().sum(1)  # one for rows of zeros, which have no direction
-        return Nearest(index, (squared + short[:, None] + short[index]) / 2)
-    return Nearest(index, squared.sqrt())
+    index, squared = (_compare_all if exact else _compare_cells)(x, squares, n_neighbors)
+    return Nearest(index, squared / 2 if metric == "cosine" else squared.sqrt())
+
+
+def neighbours_by_words(rows: sp.csr_matrix, n_neighbors: int = NEIGHBOURS) -> Nearest | None:
+    """The nearest other rows of each row by the cosine, through the products of the few values that are not zero. None
+    where that would take more than some seconds."""
+    n = rows.shape[0]
+    k = min(n_neighbors, n - 1)
+    common = np.bincount(rows.indices, minlength=rows.shape[1]).astype(np.float64)  # rows that have a value
+    if common @ common > PRODUCTS or n * n > PRODUCTS:
+        return None
+    lengths = np.sqrt(np.asarray(rows.multiply(rows).sum(1)).ravel())
+    unit = sp.csr_matrix(sp.diags(1 / np.where(lengths > 0, lengths, 1.0)) @ rows, dtype=np.float32)
+    columns = sp.csr_matrix(unit.T)
+    places, distances = [], []
+    block = max(1, BLOCK["cpu"] // n)
+    for start in range(0, n, block):
+        part = 1 - torch.from_numpy((unit[start : start + block] @ columns).toarray())
+        own = torch.arange(start, start + len(part))
+        values, nearest = _smallest(part.scatter_(1, own[:, None], torch.inf), k)
+        places.append(nearest)
+        distances.append(values.clamp_min(0))
+    return Nearest(torch.cat(places), torch.cat(distances))
 
 
 def _block(x: Tensor, n_others: int) -> int:
@@ -70,21 +96,21 @@ def _block(x: Tensor, n_others: int) -> int:
     return max(1, BLOCK.get(x.device.type, BLOCK["cpu"]) // n_others)
 
 
-def _compare_all(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
+def _compare_all(x: Tensor, squares: Tensor, k: int) -> tuple[Tensor, Tensor]:
     everyone = torch.arange(len(x), device=x.device)
-    parts = [_nearest_among(x, rows, everyone, rows, k) for rows in everyone.split(_block(x, len(x)))]
+    parts = [_nearest_among(x, squares, rows, everyone, rows, k) for rows in everyone.split(_block(x, len(x)))]
     index, squared = (torch.cat(part) for part in zip(*parts, strict=True))
     return index, squared
 
 
-def _compare_cells(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
+def _compare_cells(x: Tensor, squares: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """Rows of one cell have the same candidates: those of the cells nearest to it."""
     n = len(x)
     n_cells = max(1, round(n**0.5))
     sample = x[torch.randperm(n, device=x.device)[: 40 * n_cells]]
     centers = lloyd(sample, kmeans_plus_plus(sample, n_cells), max_iter=10).centers
-    squares = centers.square().sum(1)
-    cell = torch.cat([(squares - 2 * rows @ centers.T).argmin(1) for rows in x.split(_block(x, n_cells))])
+    of_centers = centers.square().sum(1)
+    cell = torch.cat([(of_centers - 2 * rows @ centers.T).argmin(1) for rows in x.split(_block(x, n_cells))])
     order = cell.argsort(stable=True)
     members = order.split(torch.bincount(cell, minlength=n_cells).tolist())
     closest = torch.cdist(centers, centers).argsort(1).tolist()
@@ -99,19 +125,21 @@ def _compare_cells(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
             probed *= 2
         place[candidates] = torch.arange(len(candidates), device=x.device)
         for part in rows.split(_block(x, len(candidates))):
-            index[part], squared[part] = _nearest_among(x, part, candidates, place[part], k)
+            index[part], squared[part] = _nearest_among(x, squares, part, candidates, place[part], k)
     return index, squared
 
 
-def _nearest_among(x: Tensor, rows: Tensor, candidates: Tensor, own: Tensor, k: int) -> tuple[Tensor, Tensor]:
+def _nearest_among(
+    x: Tensor, squares: Tensor, rows: Tensor, candidates: Tensor, own: Tensor, k: int
+) -> tuple[Tensor, Tensor]:
     """Positions and squared distances of the nearest k of `candidates` to each of `rows`, but for itself, which is the
-    candidate at `own`."""
-    there = x if len(candidates) == len(x) else x[candidates]
-    here = x[rows]
-    squared = torch.addmm(there.square().sum(1), here, there.T, alpha=-2)  # less the row's own square
+    candidate at `own`. `squares` are the squared lengths of all rows."""
+    everyone = len(candidates) == len(x)
+    there, lengths = (x, squares) if everyone else (x[candidates], squares[candidates])
+    squared = torch.addmm(lengths, x[rows], there.T, alpha=-2)  # less the row's own square
     squared.scatter_(1, own[:, None], torch.inf)
     values, places = _smallest(squared, k)
-    return candidates[places], (values + here.square().sum(1, keepdim=True)).clamp_min(0)
+    return candidates[places], (values + squares[rows, None]).clamp_min(0)
 
 
 def _smallest(values: Tensor, k: int) -> tuple[Tensor, Tensor]:
@@ -156,8 +184,15 @@ class NeighbourGraph:
     @classmethod
     def of(cls, x: Tensor, n_neighbors: int = NEIGHBOURS, metric: Metric = "cosine") -> "NeighbourGraph":
         """Of the rows x (n, d): `n_neighbors` each, or all the others where there are fewer."""
-        near = nearest_neighbours(x, min(n_neighbors, len(x) - 1), metric)
+        return cls.weighted(nearest_neighbours(x, min(n_neighbors, len(x) - 1), metric))
+
+    @classmethod
+    def weighted(cls, near: Nearest) -> "NeighbourGraph":
+        """Of known neighbours."""
         return cls(near.places, fuzzy_weights(near.distance))
+
+    def to(self, device: torch.device) -> "NeighbourGraph":
+        return NeighbourGraph(self.index.to(device), self.weight.to(device))
 
     def draw(self, rows: Tensor, uniform: Tensor) -> Tensor:
         """Neighbours of `rows` (...), one for each of the uniform numbers (..., m) in [0, 1)."""

@@ -10,31 +10,38 @@ from torch import Tensor, nn
 from ..chain import Chain
 from .base import Autoencoder, Output
 
-FEW_COLUMNS = 4  # rows of no more than these: their lengths count as much as their directions
+FEW_COLUMNS = 16  # rows of no more than these: their lengths count as much as their directions
 
 
 class ScaledRows(Autoencoder):
     """No network but units: rows as directions from the middle of the data, each of length √(p + 1)::
 
-        u = P (x - shift) / scale,   z = √(p + 1) (u, ℓ) / |(u, ℓ)|,   ℓ = min(1, 4 / p)² mean |u| / √p
+        u = P (x - shift) / scale,   z = √(p + 1) (u, ℓ) / |(u, ℓ)|,   ℓ = min(1, 16 / p)² mean |u| / √p
 
     ℓ is one more coordinate. In rows of few columns it is of the size that the others have, so that their lengths
     count, too; in those of many it is next to nothing, and directions alone count.
 
     Args:
         components: p, the number of principal components in P; 0: P is the identity, and p the number of columns.
+        asinh: u = P asinh((x - shift) / scale): values far out count by their logarithm.
     """
 
     basis: Tensor  # P (p, d), or nothing
     length: Tensor  # ℓ
 
     def __init__(
-        self, input_shape: Sequence[int], embedding_dim: int = 0, output: Output = "linear", components: int = 0
+        self,
+        input_shape: Sequence[int],
+        embedding_dim: int = 0,
+        output: Output = "linear",
+        components: int = 0,
+        asinh: bool = False,
     ) -> None:
         d = int(torch.Size(tuple(input_shape)).numel())
         self.components = components or d
         super().__init__(input_shape, self.components + 1, "linear")
-        self.config |= {"components": components}
+        self.config |= {"components": components, "asinh": asinh}
+        self.asinh = asinh
         self.register_buffer("basis", torch.zeros(components, d))
         self.register_buffer("length", torch.ones(()))
         self.encoder, self.decoder = nn.Flatten(), nn.Identity()
@@ -43,8 +50,13 @@ class ScaledRows(Autoencoder):
         """u, (b, p), of samples, or of u itself: P makes wide rows narrow, and training does that once for all."""
         if len(self.basis) and x.shape[1:] == (len(self.basis),):
             return x
-        u = ((x - self.shift) / self.scale).flatten(1)
+        u = self.column_units(x)
         return u @ self.basis.T if len(self.basis) else u
+
+    def column_units(self, x: Tensor) -> Tensor:
+        """Samples (b, d), each column in its unit."""
+        u = ((x - self.shift) / self.scale).flatten(1)
+        return u.asinh() if self.asinh else u
 
     def normalize(self, x: Tensor) -> Tensor:
         u = self.scaled(x)
@@ -57,7 +69,8 @@ class ScaledRows(Autoencoder):
 
     def synthesise(self, z: Tensor) -> Tensor:
         u = self.decoded(z)
-        return (u @ self.basis if len(self.basis) else u).reshape(len(z), *self.input_shape)
+        u = u @ self.basis if len(self.basis) else u
+        return (u.sinh() if self.asinh else u).reshape(len(z), *self.input_shape)
 
     def reconstruction_loss(self, x: Tensor, z: Tensor) -> Tensor:
         return F.mse_loss(self.decoded(z), self.scaled(x))
@@ -77,8 +90,7 @@ class ScaledRows(Autoencoder):
         """Units, principal components and the mean length, the last two of a sample of rows."""
         self.set_units(shift, scale)
         if len(self.basis):
-            u = ((rows - shift) / scale).flatten(1)
-            self.basis.copy_(principal_directions(u, len(self.basis)))
+            self.basis.copy_(principal_directions(self.column_units(rows), len(self.basis)))
         length = self.scaled(rows).norm(dim=1).mean().item() / self.components**0.5
         self.length.fill_(min(1.0, FEW_COLUMNS / self.components) ** 2 * length or 1.0)
 
@@ -94,8 +106,9 @@ class RowAutoencoder(ScaledRows):
         components: int = 0,
         hidden: Sequence[int] = (128, 128),
         variational: bool = False,
+        asinh: bool = False,
     ) -> None:
-        super().__init__(input_shape, embedding_dim, output, components)
+        super().__init__(input_shape, embedding_dim, output, components, asinh)
         self.embedding_dim = embedding_dim
         self.config |= {"embedding_dim": embedding_dim, "hidden": list(hidden), "variational": variational}
         self.variational = variational
