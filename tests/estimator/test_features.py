@@ -95,13 +95,14 @@ def test_texts_of_other_lengths_are_counts():
     assert not compared_as_they_are(Data(TensorRows(torch.as_tensor(X, dtype=torch.float32)), CPU))
 
 
-def test_categories_do_not_decide_alone():
-    """Two species that all measurements tell apart, and a coin toss beside them: neighbours share the coin's side."""
+@pytest.mark.parametrize(("scale", "apart"), [("auto", 2.0), (True, 2.5)])  # two values too far apart, and neighbours
+def test_categories_do_not_decide_alone(scale, apart):
+    """Two species that all measurements tell apart, and tosses of coins beside them, which neighbours share."""
     generator = np.random.default_rng(0)
-    species, coin = generator.integers(0, 2, 300), generator.integers(0, 2, 300)
-    X = np.c_[generator.normal(4.0 * species, 1.0, (4, 300)).T * [1, 20, 300, 4], coin, 1 - coin]
-    labels = TELL(2, random_state=0, device="cpu").fit(X).labels_
-    assert metrics.accuracy(species, labels) > 0.97
+    species, coins = generator.integers(0, 2, 300), generator.integers(0, 2, (2, 300)).T
+    X = np.c_[generator.normal(apart * species, 1.0, (4, 300)).T * [1, 20, 300, 4], coins, 1 - coins]
+    labels = TELL(2, scale=scale, random_state=0, device="cpu").fit(X).labels_
+    assert metrics.accuracy(species, labels) > 0.95
 
 
 def test_columns_of_counts_are_divided_by_the_root():
