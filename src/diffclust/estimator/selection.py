@@ -9,7 +9,7 @@ import torch
 from sklearn.base import clone
 from sklearn.metrics import adjusted_rand_score
 
-from ..engine.data import Data
+from ..engine.data import Data, Summary
 from ..engine.phase import Phase
 from ..engine.restart import Restart
 from ..engine.run import Run
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 # A network is kept where its clusters cut fewer edges of the neighbour graph than k-means on the rows: fewer than this
 # share, less FEW_ROWS over the root of the number of rows, since few rows say little.
 CLEARLY_LESS, FEW_ROWS = 0.85, 2.0
-# Where columns of two values are among the others, neighbours share them, and a cut along them is next to free. K-means
-# on the rows is kept there as long as it cuts no more than this.
-WITH_CATEGORIES = 0.1
+# Where columns of two values are among the others, each with more than RARE of the rows, neighbours share them, and a
+# cut along them is next to free. K-means on the rows is kept there as long as it cuts no more than this.
+WITH_CATEGORIES, RARE = 0.1, 0.05
 
 
 def _smallest(value: Callable[[Run], float]) -> Callable[[list[Run]], int]:
@@ -65,8 +65,14 @@ def choose(estimator: "PrototypeClusterer", restarts: list[Restart]) -> Run:
         data.graph.cut(torch.from_numpy(run.labels).to(data.device), estimator.n_clusters) for run in (best, rows)
     )
     clearly_less = learnt_cut < (CLEARLY_LESS - FEW_ROWS / math.sqrt(len(data))) * rows_cut
-    trusted = rows_cut > WITH_CATEGORIES or not bool(data.summary.two_valued.any())
+    trusted = rows_cut > WITH_CATEGORIES or not _has_categories(data.summary)
     return best if clearly_less and trusted else rows
+
+
+def _has_categories(values: Summary) -> bool:
+    """Whether a column has two values, neither of them rare."""
+    share = (values.mean - values.lows) / values.reach.clamp_min(1e-30)
+    return bool((values.two_valued & (share > RARE) & (share < 1 - RARE)).any())
 
 
 def _on_the_rows(estimator: "PrototypeClusterer", data: Data, learnt: Run) -> Run:
