@@ -7,34 +7,11 @@ from sklearn.exceptions import ConvergenceWarning
 import diffclust
 from diffclust import DEC, SSC, TELL, KMeansNet, VaDE, callbacks, fit_together
 from diffclust.callbacks import StopWhenLabelsSettle, TrainingRecord
-from diffclust.engine import loop
 from diffclust.estimator import together
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
 SHORT = {"pretrain_epochs": 2, "epochs": 4, "device": "cpu"}
-
-
-@pytest.fixture(params=[False, True], ids=["in turn", "side by side"])
-def beside(request, monkeypatch):
-    if request.param:
-        monkeypatch.setattr(callbacks, "PARALLEL", ("cpu", "cuda"))
-    return request.param
-
-
-@pytest.fixture
-def parties(monkeypatch):
-    """How many restarts ran at once, each time."""
-    seen = []
-    split = loop._side_by_side
-
-    def counted(restarts):
-        groups = split(restarts)
-        seen.extend(map(len, groups))
-        return groups
-
-    monkeypatch.setattr(loop, "_side_by_side", counted)
-    return seen
 
 
 def same(ours, alone):
@@ -58,22 +35,22 @@ def different():
     ]
 
 
-def test_each_is_what_it_is_alone(digits, beside, parties):
+def test_each_is_what_it_is_alone(digits, beside, at_once):
     alone = [estimator.fit(digits[0]) for estimator in different()]
-    del parties[:]
+    del at_once[:]
     ours = different()
     found = fit_together(ours, digits[0])
-    assert parties == ([6] if beside else [1] * 6)
+    assert at_once == ([6] if beside else [1] * 6)
     assert all(one is other for one, other in zip(found, ours, strict=True))
     for one, other in zip(ours, alone, strict=True):
         same(one, other)
         assert (one.predict(digits[0][:20]) == other.predict(digits[0][:20])).all()
 
 
-def test_more_than_the_device_takes_come_in_groups(blobs, beside, parties, monkeypatch):
+def test_more_than_the_device_takes_come_in_groups(blobs, beside, at_once, monkeypatch):
     monkeypatch.setattr(callbacks, "SIDE_BY_SIDE", 2)
     ours = fit_together([TELL(3, random_state=seed, n_init=1 + seed, **SHORT) for seed in range(2)], blobs[0])
-    assert parties == ([2, 1] if beside else [1] * 3)
+    assert at_once == ([2, 1] if beside else [1] * 3)
     for seed, model in enumerate(ours):
         same(model, TELL(3, random_state=seed, n_init=1 + seed, **SHORT).fit(blobs[0]))
 
@@ -99,20 +76,20 @@ class Forgetful:
         self.epochs.append(progress.epoch)
 
 
-def test_who_could_mistake_one_run_for_another_sees_one_at_a_time(blobs, beside, parties):
+def test_who_could_mistake_one_run_for_another_sees_one_at_a_time(blobs, beside, at_once):
     watcher = Forgetful()
     estimators = [TELL(3, random_state=seed, **SHORT) for seed in range(2)]
     watched = TELL(3, random_state=2, n_init=2, callbacks=[watcher], **SHORT)
     fit_together([*estimators, watched], blobs[0])
-    assert parties == ([2, 1, 1] if beside else [1] * 4)
+    assert at_once == ([2, 1, 1] if beside else [1] * 4)
     assert watcher.epochs == watcher.epochs[: len(watcher.epochs) // 2] * 2
 
 
-def test_each_has_a_record_of_its_own(digits, beside, parties):
+def test_each_has_a_record_of_its_own(digits, beside, at_once):
     records = [TrainingRecord(frames=3) for _ in range(2)]
     ours = [TELL(4, random_state=seed, callbacks=[records[seed]], **SHORT) for seed in range(2)]
     fit_together(ours, digits[0])
-    assert parties == ([2] if beside else [1] * 2)
+    assert at_once == ([2] if beside else [1] * 2)
     for record, model in zip(records, ours, strict=True):
         assert np.allclose(record.of(model)[-1]["centers"], model.cluster_centers_, atol=1e-6)
     for model in ours:
@@ -129,11 +106,11 @@ def test_the_samples_are_read_once(blobs, monkeypatch):
     assert len(reads) == 1
 
 
-def test_a_wrong_setting_shows_before_anything_is_trained(blobs, parties):
+def test_a_wrong_setting_shows_before_anything_is_trained(blobs, at_once):
     estimators = [TELL(3, **SHORT), TELL(3, epochs=-1)]
     with pytest.raises(ValueError, match="epochs=-1"):
         fit_together(estimators, blobs[0])
-    assert parties == []
+    assert at_once == []
     assert not hasattr(estimators[0], "labels_")
     with pytest.raises(ValueError, match="n_samples=2"):
         fit_together([TELL(3, **SHORT)], blobs[0][:2])
