@@ -12,7 +12,8 @@ import torch
 from sklearn.datasets import load_digits, make_blobs
 
 import diffclust
-from diffclust import cli
+from diffclust import callbacks, cli
+from diffclust.engine import loop
 from diffclust.engine.accelerate.capture import Steps
 from diffclust.engine.runtime import Randomness
 from diffclust.methods import METHODS
@@ -181,6 +182,31 @@ def blobs():
 def digits():
     data = load_digits(n_class=4)
     return (data.images[:200] / 16).astype("float32"), data.target[:200]
+
+
+# --- several fits at once
+
+
+@pytest.fixture(params=[False, True], ids=["in turn", "side by side"])
+def beside(request, monkeypatch):
+    """One run after the other, and several at once as on a GPU."""
+    if request.param:
+        monkeypatch.setattr(callbacks, "PARALLEL", ("cpu", "cuda"))
+    return request.param
+
+
+@pytest.fixture
+def at_once(monkeypatch):
+    """How many restarts ran side by side, each time."""
+    seen, side_by_side = [], loop._side_by_side
+
+    def counted(restarts):
+        groups = side_by_side(restarts)
+        seen.extend(map(len, groups))
+        return groups
+
+    monkeypatch.setattr(loop, "_side_by_side", counted)
+    return seen
 
 
 # --- the command, in this process to be quick

@@ -22,7 +22,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 import diffclust
-from conftest import ESTIMATORS, learns_network_online, quick_settings, two_methods
+from conftest import ESTIMATORS, TWO_METHODS, learns_network_online, quick_settings, two_methods
 from diffclust.engine.rows import ArrayRows
 from diffclust.reading.inputs import read_rows
 
@@ -34,9 +34,11 @@ EXPECTED_FAILURES = {"check_estimator_sparse_array": CLASSIFIER, "check_estimato
 
 
 def least(method):
-    """As little training as there is: the checks fit some hundred times."""
+    """As little training as there is: the checks fit some hundred times. The neighbours, which are the base class's
+    business, in two methods."""
     init = {"init": "k-means++"} if "init" in method.__dataclass_fields__ else {}
-    return method(3, pretrain_epochs=1, epochs=1, device="cpu", **init)
+    features = "auto" if method.__name__ in TWO_METHODS else "reconstruction"
+    return method(3, pretrain_epochs=1, epochs=1, device="cpu", features=features, **init)
 
 
 @pytest.mark.filterwarnings("ignore:.*check_array_api_input")  # skips itself unless SCIPY_ARRAY_API is set
@@ -336,6 +338,7 @@ def test_tensor_in_tensor_out(quick, blobs):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("method", [*TWO_METHODS, "SSCNet"], indirect=True)  # the last builds its network itself
 def test_units_do_not_matter(quick, blobs):
     """Blobs in metres or in millimetres, far from the origin or near it: the same clusters."""
     X, y = blobs

@@ -30,6 +30,7 @@ def short(monkeypatch):
     for method in METHODS:
         for name in ("auto_steps", "auto_most", "auto_least"):
             monkeypatch.setattr(method.load(), name, (1, 1))
+    monkeypatch.setattr("diffclust.estimator.settings.STEPS_OF_ALL_ROWS", (1, 1))
 
 
 @pytest.fixture(scope="session")
@@ -530,10 +531,16 @@ def test_compare_refuses_bad_data_before_training(refused, tmp_path):
     refused("compare", "x.npy", "-k", 2, "--methods", "tell,kmeans", says="NaN")
 
 
-@pytest.mark.usefixtures("short")
+@pytest.fixture
+def few_digits(monkeypatch):
+    X, y = diffclust.datasets.load("digits")
+    monkeypatch.setattr(diffclust.datasets, "load", lambda name: (X[:300], y[:300]))
+
+
+@pytest.mark.usefixtures("short", "few_digits")
 def test_demo(works, tmp_path):
     out = works("demo", "--out", "shown")
-    assert all(word in out for word in ("1797 images of 8x8", "k-means", "TELL", "ACC"))
+    assert all(word in out for word in ("300 images of 8x8", "k-means", "TELL", "ACC"))
     with Image.open(tmp_path / "shown" / "centres.png") as picture:
         picture.load()
         assert picture.format == "PNG"
@@ -543,7 +550,7 @@ def test_demo(works, tmp_path):
     assert (tmp_path / "shown" / "report.html").stat().st_size > 1e6
 
 
-@pytest.mark.usefixtures("short")
+@pytest.mark.usefixtures("short", "few_digits")
 def test_demo_without_the_extra_says_what_is_missing(works, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "plotly", None)
     monkeypatch.setitem(sys.modules, "plotly.offline", None)

@@ -24,6 +24,8 @@ from diffclust.engine.runtime import Randomness
 sys.path.insert(0, str(Path(__file__).parent))
 import shared_fits
 
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+
 CPU = torch.device("cpu")
 SCRIPT = Path(shared_fits.__file__)
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
@@ -48,6 +50,7 @@ def folder(tmp_path_factory):
             np.save(folder / "y.npy", y)
             np.save(folder / "images.npy", shared_fits.images(shared_fits.KILLED_ROWS))
             launch(folder)
+            (folder / "one.json").write_text(json.dumps(shared_fits.outcomes()))
     return folder
 
 
@@ -76,8 +79,8 @@ def two(folder):
 
 
 @pytest.fixture(scope="module")
-def one():
-    return shared_fits.outcomes()
+def one(folder):
+    return json.loads((folder / "one.json").read_text())
 
 
 FITS = [name for name, _, _ in shared_fits.fits()]
@@ -97,7 +100,6 @@ def check_losses(alone, shared):
             assert b[key] == pytest.approx(a[key], **near), (key, a["epoch"])
 
 
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("name", [name for name in FITS if name != "Careless"])
 def test_two_do_as_one(one, two, name):
     """A method that fails here takes a mean or a sum over the rows that one process has: see `nn.parallel`."""
@@ -106,7 +108,6 @@ def test_two_do_as_one(one, two, name):
     np.testing.assert_allclose(two[0][name]["figures"], one[name]["figures"], rtol=0.01)
 
 
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_a_mean_over_half_a_batch_would_show(one, two):
     with pytest.raises(AssertionError, match="comparison failed"):
         check_losses(one["Careless"]["history"], two[0]["Careless"]["history"])

@@ -1,6 +1,5 @@
 import pytest
 
-from diffclust import callbacks
 from diffclust.reproduce.record import Outcome, Records
 from diffclust.reproduce.run import Runner
 from diffclust.reproduce.spec import PaperTable, Row, Spec
@@ -35,11 +34,3 @@ def runner(records, tmp_path):
         return Runner(records, tmp_path / "checkpoint", "cpu", **{"say": lambda line: None, **options})
 
     return build
-
-
-@pytest.fixture(params=[False, True], ids=["in turn", "side by side"])
-def beside(request, monkeypatch):
-    """One run after the other, and several at once as on a GPU."""
-    if request.param:
-        monkeypatch.setattr(callbacks, "PARALLEL", ("cpu", "cuda"))
-    return request.param

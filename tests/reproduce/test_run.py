@@ -10,7 +10,6 @@ from sklearn.cluster import KMeans, MiniBatchKMeans
 
 from diffclust import TELL, CrossMetric, callbacks, datasets, metrics
 from diffclust.baselines import BASELINES
-from diffclust.engine import loop
 from diffclust.estimator.base import PrototypeClusterer
 from diffclust.reproduce import cross_metric, run
 from diffclust.reproduce.record import Records
@@ -75,19 +74,10 @@ def test_what_is_recorded_is_what_a_fit_gives(runner, records):
     assert float(recorded.place["seconds"]) >= 0
 
 
-def test_runs_side_by_side_are_what_they_are_alone(runner, records, beside, monkeypatch):
-    parties = []
-    split = loop._side_by_side
-
-    def counted(restarts):
-        groups = split(restarts)
-        parties.extend(map(len, groups))
-        return groups
-
-    monkeypatch.setattr(loop, "_side_by_side", counted)
+def test_runs_side_by_side_are_what_they_are_alone(runner, records, beside, at_once, monkeypatch):
     monkeypatch.setattr(callbacks, "SIDE_BY_SIDE", 2)
     runner().run(table(Row("plain", spec())), 3)
-    assert parties == ([2, 1] if beside else [1, 1, 1])
+    assert at_once == ([2, 1] if beside else [1, 1, 1])
     X, y = run.load_samples(spec())
     for seed, recorded in enumerate(records.of(spec())):
         model = TELL(**PLAIN, random_state=seed, device="cpu").fit(X)
@@ -291,16 +281,7 @@ def test_labels_can_be_read_off_another_run(runner, records, count_fits):
     assert records.of(means)[0].figures["acc"] == pytest.approx(100 * metrics.accuracy(y, labels))
 
 
-def test_rows_that_begin_alike_run_at_once(runner, records, beside, monkeypatch):
-    parties = []
-    split = loop._side_by_side
-
-    def counted(restarts):
-        groups = split(restarts)
-        parties.extend(map(len, groups))
-        return groups
-
-    monkeypatch.setattr(loop, "_side_by_side", counted)
+def test_rows_that_begin_alike_run_at_once(runner, records, beside, at_once):
     mine = {"n_clusters": 10, "network": "dense", "embedding_dim": 4, "rescale": False, "tolerance": 0, "repair": False}
     start = Spec("digits", "cross-metric", changes={**mine, "pretrain_epochs": 2, "epochs": 0}, rows=120, shared=True)
     specs = [
@@ -308,12 +289,12 @@ def test_rows_that_begin_alike_run_at_once(runner, records, beside, monkeypatch)
         for own in ({"epochs": 2, "metric": "euclidean"}, {"epochs": 4, "metric": "cosine"})
     ]
     runner().run(table(*(Row(f"row {i}", each) for i, each in enumerate(specs))), 2)
-    assert parties == ([2, 4] if beside else [1] * 6)  # two starts, and what they lead to
+    assert at_once == ([2, 4] if beside else [1] * 6)  # two starts, and what they lead to
     read = [replace(each, shared=False, reads=replace(each, shared=True)) for each in specs]
     read = [replace(each, changes={**each.changes, "inference": "target"}) for each in read]
-    parties.clear()
+    at_once.clear()
     runner().run(table(*(Row(f"row {i}, P2", each) for i, each in enumerate(read))), 2)
-    assert parties == ([4] if beside else [1] * 4)
+    assert at_once == ([4] if beside else [1] * 4)
     short, long = ([float(run.place["seconds"]) for run in records.of(each)] for each in specs)
     assert len(short) == len(long) == 2
     if beside:

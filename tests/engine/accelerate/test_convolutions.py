@@ -17,13 +17,15 @@ DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def stacks(shape):
-    """The convolutions of both halves of the network, batch norm's parameters away from 1 and 0, and inputs."""
+    """The convolutions of both halves of the network, batch norm's parameters away from 1 and 0, and inputs. Where the
+    kernels are interpreted, slowly, two layers of each half: one of stride 1 and one of stride 2."""
     network = ConvAutoencoder(shape, 10, "sigmoid", hidden=8).to(DEVICE)
     for norm in network.modules():
         if isinstance(norm, nn.BatchNorm2d):
             nn.init.uniform_(norm.weight, 0.5, 1.5)
             nn.init.uniform_(norm.bias, -0.5, 0.5)
-    encoder, decoder = nn.Sequential(*list(network.encoder)[:12]), nn.Sequential(*list(network.decoder)[4:])
+    down, up = (12, 4) if DEVICE == "cuda" else (6, 10)
+    encoder, decoder = nn.Sequential(*list(network.encoder)[:down]), nn.Sequential(*list(network.decoder)[up:])
     images = torch.rand(4, *shape, device=DEVICE)
     return (encoder, images), (decoder, torch.randn_like(encoder(images)))
 
