@@ -14,6 +14,7 @@ from ..extras import extra
 from .cells import BLANK, NUMBERS
 from .columns import NoSuchLabel, label_column
 from .frames import frame_of
+from .unpacking import check_unpacked, unpack_limit
 
 SEPARATORS = ("\t", ";", "|", ",")
 LOOK = 50  # lines from which the separator is told
@@ -21,21 +22,26 @@ COMPRESSED = (".gz", ".zst")
 
 
 def read_bytes(path: Path) -> bytes:
-    """Of a file that may be .gz or .zst."""
-    ending = path.suffix.lower()
+    """Of a file that may be .gz or .zst; these are read no further than they may unpack to."""
+    ending, packed = path.suffix.lower(), path.stat().st_size
+    most = unpack_limit(packed) + 1
     if ending == ".gz":
         try:
-            return gzip.decompress(path.read_bytes())
+            with gzip.open(path) as stream:
+                raw = stream.read(most)
         except (gzip.BadGzipFile, EOFError, zlib.error) as error:
             raise ValueError(f"{path} is not a whole gzip file ({error}).") from error
-    if ending == ".zst":
+    elif ending == ".zst":
         arrow = extra("pyarrow", "data", "Reading a .zst file")
         try:
             with arrow.input_stream(str(path), compression="zstd") as stream:
-                return stream.read()
+                raw = stream.read(most)
         except OSError as error:
             raise ValueError(f"{path} is not a whole zstd file ({error}).") from error
-    return path.read_bytes()
+    else:
+        return path.read_bytes()
+    check_unpacked(path, packed, len(raw))
+    return raw
 
 
 def decode(raw: bytes) -> str:

@@ -8,7 +8,7 @@ import numpy as np
 from .. import datasets
 from .columns import NoSuchLabel
 from .delimited import decode
-from .formats import READERS, Table
+from .formats import READERS, Table, check_regular
 from .frames import frame_of
 from .images import image_places, is_image, read_images
 from .texts import Words
@@ -56,6 +56,7 @@ def read(
         raise ValueError(
             f"{path}: unknown ending {path.suffix!r}. Known: {', '.join(READERS)}, and folders of images or .txt files."
         )
+    check_regular(path)
     if path.stat().st_size == 0:
         raise ValueError(f"{path} is empty: 0 bytes.")
     if label is not None and label_is_there and ending in (".npy", ".npz"):

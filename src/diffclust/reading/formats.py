@@ -4,8 +4,8 @@ Nothing here ever unpickles a file.
 """
 
 import json
+import math
 import zipfile
-import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -19,6 +19,7 @@ from ..metrics import is_labelled
 from .columns import LABEL_COLUMNS, NoSuchLabel, label_column
 from .delimited import COMPRESSED, read_bytes, read_delimited
 from .frames import frame_of
+from .unpacking import TooMuch, check_unpacked
 
 if TYPE_CHECKING:
     from .sources import ParquetRows
@@ -39,10 +40,18 @@ class Table(NamedTuple):
 # --- arrays
 
 
+def check_regular(path: Path) -> None:
+    if path.exists() and not path.is_file():
+        raise ValueError(f"{path} is not a regular file: pipes and devices are not read.")
+
+
 def read_npy(path: Path, label: str | None = None) -> Table:
+    check_regular(path)
     try:
         X = np.load(path, mmap_mode="c", allow_pickle=False)  # writable, in memory alone: torch warns of others
-    except (ValueError, OSError, EOFError) as error:
+    except (FileNotFoundError, PermissionError):
+        raise
+    except Exception as error:  # numpy reads the header as Python reads source code, and fails as that does
         raise _unreadable(path) from error
     if not isinstance(X, np.ndarray):  # np.load looks at the content: a .npz by another name
         raise _unreadable(path)
@@ -59,11 +68,27 @@ def _read_npz(path: Path, label: str | None = None) -> Table:
 def load_arrays(path: Path) -> Arrays:
     """The arrays of a .npz."""
     try:
-        with path.open("rb") as stream:  # given a path, numpy leaves broken files open
-            file = np.load(stream, allow_pickle=False)
-            return {name: file[name] for name in file.files}
-    except (ValueError, OSError, EOFError, AttributeError, zipfile.BadZipFile, zlib.error) as error:
+        with zipfile.ZipFile(path) as file:
+            members = file.infolist()
+            check_unpacked(path, path.stat().st_size, sum(member.file_size for member in members))
+            return {member.filename.removesuffix(".npy"): _array(file, member) for member in members}
+    except (PermissionError, TooMuch):
+        raise
+    except Exception as error:  # as many kinds as there are ways to be damaged
         raise _unreadable(path) from error
+
+
+def _array(file: zipfile.ZipFile, member: zipfile.ZipInfo) -> NDArray[Any]:
+    """An array of a .npz, if there are as many bytes as it says: numpy takes the memory before it looks."""
+    numpy = np.lib.format
+    with file.open(member) as stream:
+        header = numpy.read_array_header_1_0 if numpy.read_magic(stream) == (1, 0) else numpy.read_array_header_2_0
+        shape, by_columns, kind = header(stream)
+        said, there = math.prod(shape) * kind.itemsize, member.file_size - stream.tell()
+        if kind.hasobject or min(shape, default=0) < 0 or said != there:
+            raise ValueError(f"{member.filename}: {kind} of shape {shape} in {there} bytes")
+        values = np.frombuffer(bytearray(stream.read()), kind)
+    return values.reshape(shape, order="F" if by_columns else "C")
 
 
 def _unreadable(path: Path) -> ValueError:
@@ -126,15 +151,20 @@ def open_parquet(path: Path, reading: "Columns | None" = None) -> "ParquetRows":
     from .sources import ParquetRows
 
     parquet = extra("pyarrow.parquet", "data", "Reading a .parquet file", package="pyarrow")
+    check_regular(path)
     if not path.is_file():
         raise FileNotFoundError(f"No such file: {path}")
     try:
         file = parquet.ParquetFile(path)
         columns = _feature_columns(file.schema_arrow) if reading is None else file.schema_arrow.names
+        groups = [file.metadata.row_group(i).num_rows for i in range(file.metadata.num_row_groups)]
         if file.metadata.num_rows == 0:
             raise ValueError("it is empty: 0 rows.")
-    except (ValueError, OSError) as error:  # not parquet is a ValueError, too
-        raise ValueError(f"{path}: {error}") from error
+    except PermissionError:
+        raise
+    except Exception as error:
+        raise ValueError(f"{path}: {str(error) or type(error).__name__}") from error
+    _check_cells(path, max(groups), len(columns))
     return ParquetRows(file, columns, reading)
 
 
@@ -171,7 +201,7 @@ def _labels(values: list[Any]) -> NDArray[Any] | None:
     known = [str(value).strip() for value, is_there in zip(values, there, strict=True) if is_there]
     try:
         labels = np.array([int(value) for value in known], np.int64)
-    except ValueError:
+    except (ValueError, OverflowError):
         labels = np.array(known)
     if there.all():
         return labels
@@ -181,15 +211,38 @@ def _labels(values: list[Any]) -> NDArray[Any] | None:
 
 
 def _read_parquet(path: Path, label: str | None) -> Table:
-    pandas = extra("pandas", "data", "Reading a .parquet file")
+    extra("pandas", "data", "Reading a .parquet file")
     extra("pyarrow", "data", "Reading a .parquet file")
-    return _read_arrow(path, label, lambda: pandas.read_parquet(path, engine="pyarrow"))
+    parquet = extra("pyarrow.parquet", "data", "Reading a .parquet file", package="pyarrow")
+
+    def load() -> Any:
+        with parquet.ParquetFile(path) as file:
+            _check_cells(path, file.metadata.num_rows, file.metadata.num_columns)
+        return parquet.read_table(path).to_pandas()
+
+    return _read_arrow(path, label, load)
 
 
 def _read_feather(path: Path, label: str | None) -> Table:
-    pandas = extra("pandas", "data", "Reading a .feather file")
-    extra("pyarrow", "data", "Reading a .feather file")
-    return _read_arrow(path, label, lambda: pandas.read_feather(path))
+    extra("pandas", "data", "Reading a .feather file")
+    arrow = extra("pyarrow", "data", "Reading a .feather file")
+
+    def load() -> Any:
+        with arrow.OSFile(str(path)) as stream:
+            file = arrow.ipc.open_file(stream)
+            batches, size = [], 0
+            for i in range(file.num_record_batches):
+                batches.append(file.get_batch(i))
+                size += batches[-1].nbytes
+                check_unpacked(path, path.stat().st_size, size)
+            return arrow.Table.from_batches(batches, file.schema).to_pandas()
+
+    return _read_arrow(path, label, load)
+
+
+def _check_cells(path: Path, rows: int, columns: int) -> None:
+    """A column that is the same all the way down takes no room in a file, and eight bytes a row in memory."""
+    check_unpacked(path, path.stat().st_size, 8 * rows * columns)
 
 
 def _read_arrow(path: Path, label: str | None, load: Callable[[], Any]) -> Table:
@@ -197,10 +250,12 @@ def _read_arrow(path: Path, label: str | None, load: Callable[[], Any]) -> Table
         table = load()
         table.columns = table.columns.astype(str)
         return _labelled(table, label)
+    except (PermissionError, TooMuch):
+        raise
     except NoSuchLabel as error:
         raise NoSuchLabel(f"{path}: {error}") from error
-    except (ValueError, OSError) as error:  # not parquet is a ValueError, too
-        raise ValueError(f"{path}: {error}") from error
+    except Exception as error:  # arrow has kinds of its own, and pandas adds others where the two disagree
+        raise ValueError(f"{path}: {str(error) or type(error).__name__}") from error
 
 
 def _labelled(table: Any, label: str | None) -> Table:
@@ -263,8 +318,10 @@ def json_lines(path: Path, **kinds: type) -> Iterator[tuple[int, dict[str, Any]]
             continue
         try:
             entry = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise ValueError(f"{path}, line {number}: not JSON ({error}).") from error
+            if "\\ud" in line.lower():  # half of a character, which nothing could write again
+                json.dumps(entry, ensure_ascii=False).encode()
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"{path}, line {number}: not JSON that can be read ({error}).") from error
         if not isinstance(entry, dict) or not all(isinstance(entry.get(k), v) for k, v in kinds.items()):
             raise ValueError(f"{path}, line {number}: expected an object{' with ' * bool(wanted)}{wanted}.")
         yield number, entry

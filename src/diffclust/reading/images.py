@@ -1,5 +1,6 @@
 """Folders of images."""
 
+import math
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,7 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..extras import extra
+from .unpacking import TooMuch, check_unpacked
 
+BYTES = 4  # a pixel, unpacked
 ENDINGS = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff")
 
 
@@ -43,6 +46,8 @@ def read_images(
     else:
         raise ValueError(f"{folder} holds images, but what is wanted are samples of shape {shape}.")
     mode = "L" if shape is not None and shape[0] == 1 else "RGB"
+    packed = sum(path.stat().st_size for path in paths)
+    check_unpacked(folder, packed, len(paths) * height * width * len(mode))
     pixels = [_pixels(path, height, width, mode) for path in paths]
     if bits is None:
         bits = 16 if all(x.dtype == np.uint16 for x in pixels) and max(x.max() for x in pixels) > 255 else 8
@@ -59,8 +64,11 @@ def _opened(path: Path) -> Iterator[Any]:
 
     try:
         with Image.open(path) as image:
+            check_unpacked(path, path.stat().st_size, BYTES * math.prod(image.size))
             yield image
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+    except TooMuch:
+        raise
+    except Exception as error:  # Pillow's decoders have as many kinds as formats
         raise ValueError(f"{path} cannot be read as an image ({error}).") from error
 
 
