@@ -18,9 +18,9 @@ test: $(VENV)/.test
 quick: $(VENV)/.test
 	$(BIN)/python -m pytest -m quick $(PYTEST_ARGS)
 
-# Hostile files by the thousand; see docs/files.md. FUZZ_ARGS="--cases 50000 --seed 1" for others.
+# Hostile files, arrays and settings by the thousand; see docs/files.md. FUZZ_ARGS="--cases 50000 --kinds files --jobs 4" for others.
 fuzz: $(VENV)/.test
-	$(BIN)/python tests/saving/hostile_files.py $(FUZZ_ARGS)
+	$(BIN)/python tests/fuzz/hostile.py $(FUZZ_ARGS)
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -1,0 +1,12 @@
+"""A few hundred of the hostile files of `make fuzz`, the same ones every time."""
+
+import pytest
+from hostile import FILES, fuzz
+
+
+@pytest.mark.parametrize("kind", FILES)
+def test_hostile_files_give_an_answer_or_a_clear_error(kind):
+    counts, failures = fuzz(range(150), seed=7, names=(kind,))
+    assert not failures
+    assert sum(counts.values()) == 150
+    assert len({end for _, end in counts}) > 1  # some are read, and some refused
