@@ -5,10 +5,12 @@ import signal
 import sys
 import threading
 
+import numpy as np
 import pytest
 import torch
 
 import diffclust
+from diffclust.engine import rows
 from diffclust.engine.runtime import Randomness
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -119,5 +121,28 @@ def test_a_fork_does_not_wait_for_a_thread_it_has_not():
     _, status = os.waitpid(child, 0)
     done.set()
     holder.join(60)
+    assert os.WIFEXITED(status)
+    assert os.WEXITSTATUS(status) == 7
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_fork_reads_a_memory_map_by_a_thread_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.setattr(rows, "BLOCK", 64)  # so that rows are read ahead, as those of a large map are
+    monkeypatch.setattr(rows, "WINDOW", 2)
+    X = np.random.default_rng(0).normal(size=(200, 4)).astype(np.float32)
+    np.save(tmp_path / "x.npy", X)
+
+    def fit():
+        model = diffclust.TELL(2, network="dense", pretrain_epochs=1, epochs=1, random_state=0, device="cpu")
+        return model.fit(np.load(tmp_path / "x.npy", mmap_mode="r")).labels_
+
+    expected = fit()
+    child = os.fork()
+    if child == 0:
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(30)
+        os._exit(7 if (fit() == expected).all() else 1)
+    _, status = os.waitpid(child, 0)
     assert os.WIFEXITED(status)
     assert os.WEXITSTATUS(status) == 7

@@ -1,5 +1,6 @@
 """The batches of training: drawn anew every epoch, with neighbours where the data have a graph."""
 
+import os
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 
@@ -12,7 +13,21 @@ from .data import Batch, Data
 
 DRAWS = 3  # neighbours drawn a sample, where the batch is all rows and they are in it already
 FAR = 8  # samples that each is compared with as no neighbours
-READER = ThreadPoolExecutor(1, "diffclust-reader")
+
+
+class Reader:
+    """Reads ahead, in a thread of its own; a forked process has none of its parent's, and starts another."""
+
+    def __init__(self) -> None:
+        self.start()
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self.start)
+
+    def start(self) -> None:
+        self.thread = ThreadPoolExecutor(1, "diffclust-reader")
+
+
+READER = Reader()
 
 
 class Feed:
@@ -82,7 +97,7 @@ class Feed:
             return
         read = self.ahead.result() if self.ahead is not None else self._read(step)
         more = self.data.rows.edges() is not None and not self.data.rows.forward and step + 1 < len(self.order)
-        self.ahead = READER.submit(self._read, step + 1) if more else None  # while this step is taken
+        self.ahead = READER.thread.submit(self._read, step + 1) if more else None  # while this step is taken
         rows = self.data.values(read)
         self.brought = rows if self.brought is None else self.brought.copy_(rows)
 
