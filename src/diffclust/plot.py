@@ -98,6 +98,7 @@ def centers(estimator: Any, *, columns: int = 10) -> Any:
     decoded = decoded_centers(estimator)
     if decoded is None:
         raise ValueError(f"{type(estimator).__name__} has no decoder to show its centres with.")
+    decoded = estimator._as_given(decoded)
     k = len(decoded)
     columns = min(columns, k)
     grid = subplots.make_subplots(-(-k // columns), columns, subplot_titles=[str(j) for j in range(k)])

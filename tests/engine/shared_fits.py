@@ -195,6 +195,7 @@ def errors(rank):
     return {
         "no rows": complaint(lambda: tell.fit(X if rank == 0 else X[:0])),
         "fewer rows": complaint(lambda: tell.fit(X if rank == 0 else X[:40])),
+        "values": complaint(lambda: tell.fit(X + 1e-3 * rank)),
         "nan": complaint(lambda: tell.fit(mapped)),
         "settings": complaint(lambda: diffclust.TELL(3 + rank, network="identity", epochs=1).fit(X)),
         "one setting": complaint(lambda: diffclust.TELL(3, batch_size=1 + rank).fit(X)),

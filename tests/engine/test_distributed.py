@@ -148,6 +148,7 @@ def test_answers_are_not_shared(two):
     [
         ("no rows", "Found array with 0 sample(s)"),
         ("fewer rows", "62 rows of (6,)"),
+        ("values", "differ in the values of the data"),
         ("nan", "first in row 40"),
         ("settings", "differ in n_clusters"),
         ("one setting", "batch_size=1 should be >= 2"),

@@ -1,14 +1,11 @@
-"""The same values mean the same, whatever they come in; what single precision cannot hold is said."""
-
-import warnings
+"""The same values mean the same, whatever they come in."""
 
 import numpy as np
 import pytest
 import torch
-from sklearn.datasets import make_blobs
 from torch.utils.data import Dataset, IterableDataset
 
-from diffclust import TELL, fit_together
+from diffclust import TELL
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
@@ -73,33 +70,3 @@ def test_integers_mean_what_the_floats_of_the_fit_meant(pictures, form):
     unit = TELL(4, **SHORT).fit(forms((pictures / 255).astype(np.float32))[form])
     expected = unit.predict((pictures / 255).astype(np.float32))
     assert (np.asarray(unit.predict(forms(pictures)[form])) == expected).mean() > 0.98
-
-
-@pytest.fixture
-def blobs_at():
-    def build(offset, columns=slice(None)):
-        X = make_blobs(200, n_features=4, centers=3, cluster_std=0.6, random_state=0)[0]
-        X[:, columns] += offset
-        return X
-
-    return build
-
-
-@pytest.mark.parametrize(("offset", "columns", "network", "said"), [
-    (1e8, slice(2, 3), "auto", "Column 2 is .* times its spread away from zero"),
-    (1e8, slice(None), "identity", "times its spread away from zero"),
-    (1e5, slice(None), "identity", "The rows are .* times their spread away from zero"),
-])  # fmt: skip
-def test_rows_too_far_from_zero_for_single_precision(blobs_at, offset, columns, network, said):
-    with pytest.warns(UserWarning, match=said):
-        TELL(3, network=network, **SHORT).fit(blobs_at(offset, columns))
-
-
-@pytest.mark.parametrize(("offset", "network"), [(0, "identity"), (100, "identity"), (1e3, "auto"), (0, "auto")])
-def test_ordinary_rows_are_nothing_to_speak_of(blobs_at, offset, network):
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", UserWarning)
-        warnings.filterwarnings("ignore", category=Warning, module="sklearn")
-        TELL(3, network=network, **SHORT).fit(blobs_at(offset))
-        rows = np.hstack([blobs_at(0), np.full((200, 1), 7.0)])  # a constant column has no spread to lose
-        fit_together([TELL(3, network=network, **SHORT)], rows)

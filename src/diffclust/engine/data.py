@@ -51,7 +51,8 @@ class Summary(NamedTuple):
     mean: Tensor
     deviation: Tensor
     spread: float  # root mean square distance of a value from its mean
-    zeros: float  # share of values that are zero
+    zeros: float  # share of values that are zero, as the user has them
+    nonnegative: bool  # whether none is negative, as the user has them
     shortest: float  # Euclidean length of a row, but for rows of zeros
     longest: float
 
@@ -219,6 +220,8 @@ class Data:
         """One pass over the values; refuses what is not finite."""
         total = torch.zeros(self.row_shape, dtype=torch.float64, device=self.device)
         squares, zeros = torch.zeros_like(total), torch.zeros_like(total)
+        origin = torch.zeros((), dtype=torch.float64) if self.rows.origin is None else self.rows.origin
+        zero = -origin.float().to(self.device)
         low, high = total.float() + torch.inf, total.float() - torch.inf
         lengths = torch.tensor([torch.inf, 0.0], device=self.device)  # shortest and longest, squared
         with self.processes.together():
@@ -227,7 +230,7 @@ class Data:
                 low, high = torch.minimum(low, x.amin(0)), torch.maximum(high, x.amax(0))
                 total += x.sum(0, dtype=torch.float64)
                 squares += x.double().square().sum(0)
-                zeros += (x == 0).sum(0)
+                zeros += (x == zero).sum(0)
                 squared = x.flatten(1).square().sum(1)
                 shortest = squared.where(squared > 0, torch.inf).amin()
                 lengths = torch.stack([torch.minimum(lengths[0], shortest), torch.maximum(lengths[1], squared.amax())])
@@ -242,6 +245,7 @@ class Data:
             deviation=variance.sqrt().float(),
             spread=variance.mean().sqrt().item(),
             zeros=zeros.mean().item() / len(self),
+            nonnegative=bool((torch.stack(lows) + origin >= 0).all()),
             shortest=min(length[0].item() for length in every),
             longest=max(length[1].item() for length in every),
         )

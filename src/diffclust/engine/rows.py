@@ -10,13 +10,43 @@ from torch import Tensor
 
 BLOCK = 2**19  # bytes read in one go, where rows lie on a disk
 WINDOW = 128  # blocks whose rows are shuffled among one another
+LOOK, PART = 10_000, 1024  # rows that are looked at to know them all, and those at a time
+
+
+class Moments:
+    """Mean and deviation of each column of rows, of all pixels of images, as parts of them are added: in float64, of
+    differences to the first, so that no digits are lost far from zero."""
+
+    def __init__(self) -> None:
+        self.n, self.first, self.sum, self.squares = 0, torch.empty(0), torch.empty(0), torch.empty(0)
+
+    def add(self, part: Tensor) -> None:
+        """`(b, *row_shape)`."""
+        x = part.cpu().double()
+        x = x if x.ndim == 2 else x.reshape(-1, 1)
+        if self.n == 0:
+            self.first, self.sum, self.squares = x[0], torch.zeros_like(x[0]), torch.zeros_like(x[0])
+        x = x - self.first
+        self.n += len(x)
+        self.sum, self.squares = self.sum + x.sum(0), self.squares + x.square().sum(0)
+
+    @property
+    def mean(self) -> Tensor:
+        return self.first + self.sum / self.n
+
+    @property
+    def deviation(self) -> Tensor:
+        return (self.squares / self.n - (self.sum / self.n).square()).clamp_min(0).sqrt()
 
 
 class Rows(ABC, Sized):
-    """n samples of one shape. `divisor` turns integer images into [0, 1]."""
+    """n samples of one shape. `divisor` turns integer images into [0, 1]; `origin` is subtracted from rows far from
+    zero, in double precision, before they become single."""
 
     row_shape: tuple[int, ...]
     divisor: float = 1.0
+    origin: Tensor | None = None
+    placed = False  # whether it is known if there is one: until then, rows keep the digits they have
     resident = False  # whether `take` works on the device alone, without the host
     window = WINDOW
     forward = False  # whether rows can only be read from the first to the last
@@ -30,6 +60,21 @@ class Rows(ABC, Sized):
 
     def to(self, device: torch.device) -> "Rows":
         return self
+
+    def moments(self) -> Moments:
+        """Of some rows, evenly spaced."""
+        found = Moments()
+        for part in torch.linspace(0, len(self) - 1, min(len(self), LOOK), dtype=torch.float64).long().split(PART):
+            found.add(self.take(part))
+        return found
+
+    def seen_from(self, origin: Tensor | None) -> "Rows":
+        """The same rows, less that."""
+        self.origin, self.placed = origin, True
+        return self
+
+    def _moved(self, x: Tensor) -> Tensor:
+        return x if self.origin is None else (x.double() - self.origin.to(x.device)).float()
 
     def edges(self) -> np.ndarray | None:
         """Where the blocks begin that are best read together, and the end; None where any order is as good."""
@@ -59,7 +104,15 @@ class TensorRows(Rows):
         return self.x[start:stop]
 
     def to(self, device: torch.device) -> Rows:
-        return TensorRows(self.x.to(device), self.divisor)
+        there = TensorRows(self.x.to(device), self.divisor)
+        there.origin, there.placed = self.origin, self.placed
+        return there
+
+    def seen_from(self, origin: Tensor | None) -> Rows:
+        super().seen_from(origin)
+        self.x = self._moved(self.x)
+        self.x = self.x if self.x.dtype == torch.uint8 else self.x.float()
+        return self
 
 
 class ArrayRows(Rows):
@@ -84,8 +137,9 @@ class ArrayRows(Rows):
         return self._tensor(self.array[start:stop])
 
     def _tensor(self, block: np.ndarray) -> Tensor:
-        kept = np.uint8 if block.dtype == np.uint8 else np.float32
-        return self.arrange(torch.from_numpy(np.array(block, dtype=kept)))
+        enough = np.float32 if self.placed and self.origin is None else np.float64
+        kept = np.uint8 if block.dtype == np.uint8 else enough
+        return self.arrange(self._moved(torch.from_numpy(np.array(block, dtype=kept))))
 
     def edges(self) -> np.ndarray | None:
         return self._even_edges(self.array[:1].nbytes)
@@ -107,7 +161,7 @@ class SparseRows(Rows):
         return self.matrix.shape[0]
 
     def take(self, index: Tensor) -> Tensor:
-        return torch.from_numpy(self.matrix[index.cpu().numpy()].toarray())
+        return self._moved(torch.from_numpy(self.matrix[index.cpu().numpy()].toarray()))
 
 
 def sample(item: Any) -> Tensor:
@@ -136,4 +190,4 @@ class DatasetRows(Rows):
         for i, item in zip(index.tolist(), items, strict=True):
             if tuple(item.shape) != self.row_shape:
                 raise ValueError(f"Sample {i} has shape {tuple(item.shape)}, the others {self.row_shape}.")
-        return torch.stack(items)
+        return self._moved(torch.stack(items))

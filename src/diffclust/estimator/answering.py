@@ -38,6 +38,7 @@ class Answering(ClassNamePrefixFeaturesOutMixin, TransformerMixin):  # which wra
         model_: ClusterModel
         cluster_centers_: np.ndarray
         shape_: Shape
+        origin_: np.ndarray | None
         temperature_: float
 
     def predict(self, X: Any) -> Any:
@@ -78,10 +79,19 @@ class Answering(ClassNamePrefixFeaturesOutMixin, TransformerMixin):  # which wra
         z = Z.detach().float() if isinstance(Z, Tensor) else torch.from_numpy(Z)
         if z.ndim != 2 or len(z) == 0 or z.shape[1] != width:
             raise ValueError(f"Z has shape {tuple(z.shape)}, expected (n, {width}): rows of the embedding.")
-        device = choose_device(self.device)
-        model = fitted.model_.to(device)
-        samples = fitted.shape_.restore(Data(TensorRows(z), device).map(model.decode))
+        samples = fitted.shape_.restore(fitted._as_given(fitted._decoded(z)))
         return samples.to(Z.device) if isinstance(Z, Tensor) else samples.cpu().numpy()
+
+    def _decoded(self, z: Tensor) -> Tensor:
+        """Embeddings as the model sees samples, `(n, *row)`."""
+        device = choose_device(self.device)
+        return Data(TensorRows(z), device).map(self.model_.to(device).decode)
+
+    def _as_given(self, samples: Tensor) -> Tensor:
+        """Samples as the model sees them, in the user's numbers: float64 where these are far from zero."""
+        if self.origin_ is None:
+            return samples
+        return samples.double() + torch.from_numpy(self.origin_).to(samples.device)
 
     def score(self, X: Any, y: Any = None) -> float:
         """Minus the clustering loss, mean over the rows: larger is better."""

@@ -38,6 +38,8 @@ from .settings import SharedSettings, hyperparameters
 from .state import as_it_is, become, fitted_names, learns_alone
 from .streams import Online
 
+ALL_VALUES, SOME_VALUES = 200_000, 2_000  # rows that processes compare with one another's: in memory, and elsewhere
+
 
 @hyperparameters
 class PrototypeClusterer(
@@ -69,6 +71,8 @@ class PrototypeClusterer(
         columns_: how a table was read; not there for rows of numbers.
         shape_: of one row or image, as `fit` saw it.
         image_divisor_: what images are divided by; None where they are taken as they are.
+        origin_: of columns far from zero, as timestamps are, what is subtracted from them in double precision before
+            all else, and zero for others; None where none is. `model_` takes rows less this.
     """
 
     code: ClassVar[tuple[str, ...]] = ()  # knobs that may be functions, and without which the model means nothing
@@ -151,8 +155,14 @@ class PrototypeClusterer(
             given = read_rows(self, X, fitting=True)
             self._check_size(given)
             self._augmentation(given.rows.row_shape)
+            self._check_origin(given)
             self._check_sharing(processes, choose_device(self.device))
         processes.check_same({"data": f"{len(given.rows)} rows of {given.rows.row_shape}", **self._described()})
+        if not processes.alone:
+            with processes.together():
+                most = ALL_VALUES if given.rows.resident else SOME_VALUES
+                values = Data(given.rows, choose_device(self.device)).fingerprint(most)
+            processes.check_same({"the values of the data": values})
         return given
 
     @contextlib.contextmanager
@@ -212,6 +222,13 @@ class PrototypeClusterer(
             )
         if n < self.n_clusters:
             raise ValueError(f"n_samples={n} should be >= n_clusters={self.n_clusters}.")
+
+    def _check_origin(self, given: Given) -> None:
+        """Where the features are the embedding, centres that are given are not where the model sees the rows."""
+        given_centers = not isinstance(getattr(self, "init", "k-means"), str)
+        no_network = isinstance(self.network, str) and self.network == "identity"
+        if given_centers and no_network and given.attributes.get("origin_") is not None:
+            raise ValueError("init: the rows are far from zero: subtract their mean from them and from init first.")
 
     def _check_sharing(self, processes: Processes, device: torch.device) -> None:
         if processes.alone:

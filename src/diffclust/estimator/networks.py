@@ -79,7 +79,7 @@ def row_units(values: Summary) -> RowUnits:
 
 def is_sparse(values: Summary) -> bool:
     """Mostly zeros and none negative: counts, words, categories."""
-    return values.low >= 0 and values.zeros > SPARSE
+    return values.nonnegative and values.zeros > SPARSE
 
 
 def even_units(values: Summary, each: bool) -> Tensor:

@@ -130,6 +130,7 @@ class Census:
         labels = scores.argmax(1)
         distance = (z - centers[labels]).square().sum(1) if centers.shape[1] == z.shape[1] else -best.values[:, 0]
         means, spread = _moments(data, labels, k)
+        as_given = subject.estimator._as_given(torch.from_numpy(means).reshape(k, *data.row_shape))
         return cls(
             subject=subject,
             z=z,
@@ -138,7 +139,7 @@ class Census:
             margin=(best.values[:, 0] - best.values[:, -1]).cpu().numpy(),
             probability=p.gather(1, labels[:, None])[:, 0].cpu().numpy(),
             distance=distance.cpu().numpy(),
-            means=means,
+            means=as_given.flatten(1).numpy(),
             spread=spread,
         )
 
@@ -227,7 +228,7 @@ def describe_cluster(
     away = np.sqrt(((centers - centers[j]) ** 2).sum(1))
     order = [i for i in np.argsort(away, kind="stable").tolist() if i != j]
     pictures = decoded_centers(estimator)
-    decoded = None if pictures is None else estimator.shape_.restore(pictures).numpy()
+    decoded = None if pictures is None else estimator.shape_.restore(estimator._as_given(pictures)).numpy()
     difference = None
     if decoded is not None:
         others = np.delete(decoded, j, axis=0)

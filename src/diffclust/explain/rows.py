@@ -129,7 +129,7 @@ def explain_subject(subject: "Subject", *, attributions: bool = True, baseline: 
                 baseline_margin=None if found is None else float(found.start[i]),
                 completeness_error=None if found is None else float(found.error[i]),
                 feature_names=subject.feature_names,
-                sample=data.take(torch.tensor([i], device=data.device))[0].cpu().numpy(),
+                sample=subject.estimator._as_given(data.take(torch.tensor([i], device=data.device)))[0].cpu().numpy(),
                 shape=subject.given.shape,
                 reading=getattr(subject.estimator, "columns_", None),
             )
@@ -179,22 +179,28 @@ class Subject:
                 raise ValueError(f"baseline={wish!r} should be 'auto', 'runner-up', 'zero' or one row as an array.")
             sparse = isinstance(self.given.rows, SparseRows)
             decoded = None if wish == "zero" or (wish == "auto" and sparse) else decoded_centers(self.estimator)
-            return torch.zeros(len(rival), *shape, device=device) if decoded is None else decoded.to(device)[rival]
-        row = torch.as_tensor(np.asarray(wish, dtype=np.float32), device=device)
+            return self._zero(len(rival)) if decoded is None else decoded.to(device)[rival]
+        row = torch.as_tensor(np.asarray(wish, dtype=np.float64), device=device)
         wanted = tuple(self.given.shape.restore(torch.empty(1, *shape)).shape[1:])
         if tuple(row.shape) != wanted:
             raise ValueError(f"baseline has shape {tuple(row.shape)}, expected {wanted}, that of one row of X.")
         if not row.isfinite().all():
             raise ValueError("baseline contains NaN or infinity.")
-        return (self.given.shape.arrange(row[None]) / self.data.rows.divisor).expand(len(rival), *shape)
+        arranged = self.given.shape.arrange(row[None]) / self.data.rows.divisor
+        return (arranged + self._zero(1)).float().expand(len(rival), *shape)
+
+    def _zero(self, n: int) -> Tensor:
+        """n samples of zeros, as the model sees them."""
+        zeros = torch.zeros(n, *self.data.row_shape, device=self.data.device)
+        origin = self.estimator.origin_
+        return zeros if origin is None else (zeros.double() - torch.from_numpy(origin).to(zeros.device)).float()
 
 
 def decoded_centers(estimator: Any) -> Tensor | None:
-    """What each cluster looks like, `(k, *row_shape)`; None for a model that cannot say."""
+    """What each cluster looks like, as the model sees samples, `(k, *row_shape)`; None for one that cannot say."""
     if not hasattr(getattr(estimator.model_, "autoencoder", None), "decode"):
         return None
-    decoded = np.asarray(estimator.inverse_transform(estimator.cluster_centers_))
-    return estimator.shape_.arrange(torch.from_numpy(decoded))
+    return estimator._decoded(torch.from_numpy(estimator.cluster_centers_)).cpu()
 
 
 def names_of(estimator: Any, given: Sequence[str] | None) -> list[str] | None:

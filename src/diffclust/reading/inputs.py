@@ -7,10 +7,9 @@ arrays are channels-last and torch tensors channels-first.
 
 import itertools
 import os
-import warnings
 from collections.abc import Callable, Iterator
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -26,6 +25,7 @@ from ..engine.data import CHUNK, Data
 from ..engine.rows import ArrayRows, DatasetRows, Rows, SparseRows, TensorRows, sample
 from . import formats
 from .frames import is_frame
+from .origin import origin_of
 from .sources import IterableRows, ParquetRows
 from .tables import Columns, odd_columns, wants_reading
 
@@ -123,7 +123,18 @@ def read_rows(estimator: Any, X: Any, *, fitting: bool) -> Given:
         raise ValueError(f"X has samples of shape {given.shape.row}, but {name} was fitted on samples of shape {ours}.")
     given.attributes.setdefault("n_features_in_", int(np.prod(given.shape.row)))
     given.attributes["shape_"] = given.shape
-    return given
+    return _placed(estimator, given, fitting)
+
+
+def _placed(estimator: Any, given: Given, fitting: bool) -> Given:
+    """The rows as they are seen from an origin among them, where they are far from zero."""
+    if fitting:
+        origin = origin_of(given.rows)
+        given.attributes["origin_"] = None if origin is None else origin.numpy()
+    else:
+        known = getattr(estimator, "origin_", None)
+        origin = None if known is None else torch.from_numpy(known)
+    return replace(given, rows=given.rows.seen_from(origin))
 
 
 def _check_single(row: tuple[int, ...], X: Any) -> None:
@@ -146,8 +157,7 @@ def _check_names(estimator: Any, columns: list[str], fitting: bool) -> None:
 
 def _read_table(reading: Columns, X: Any) -> Given:
     values = reading.transform(X)
-    with np.errstate(over="ignore"):  # refused by name later
-        rows = SparseRows(values) if sp.issparse(values) else TensorRows(torch.from_numpy(values.astype(np.float32)))
+    rows = SparseRows(values) if sp.issparse(values) else TensorRows(torch.from_numpy(values))
     attributes = {
         "image_divisor_": None,
         "columns_": reading,
@@ -186,11 +196,6 @@ def _numpy(answer: Tensor) -> np.ndarray:
     return answer.cpu().numpy()
 
 
-FAR = 1e5  # times its spread from zero, float32 keeps less than two digits of a column
-FAR_AS_IT_IS = 1e3  # and distances between rows that are not centred lose theirs
-LOOK = 10_000  # rows that are looked at for it
-
-
 def _check_cells(estimator: Any, X: Any) -> None:
     """Where rows of numbers were fitted: say which column of a table is more than that."""
     odd = odd_columns(X) if is_frame(X) else []
@@ -199,23 +204,6 @@ def _check_cells(estimator: Any, X: Any) -> None:
             f"Input X contains NaN or words, in {', '.join(map(repr, odd[:5]))}, but {type(estimator).__name__} was "
             "fitted on numbers without blanks. Fitted with columns={}, it fills blanks."
         )
-
-
-def _look_how_far(estimator: Any, X: np.ndarray) -> None:
-    """Warn of rows so far from zero that single precision cannot tell them apart."""
-    some = np.asarray(X[:: -(-len(X) // LOOK)], np.float64)
-    with np.errstate(over="ignore", invalid="ignore"):
-        mean, spread = np.abs(some.mean(0)), some.std(0)
-        column = int(np.argmax(np.where(spread > 0, mean / np.where(spread > 0, spread, 1), 0)))
-        overall = mean.max() / max(float(np.sqrt((spread**2).mean())), 1e-300)
-    said = ""
-    if spread[column] > 0 and mean[column] > FAR * spread[column]:
-        said = f"Column {column} is {mean[column] / spread[column]:.0e} times its spread away from zero"
-    elif getattr(estimator, "network", None) == "identity" and spread.any() and overall > FAR_AS_IT_IS:
-        said = f"The rows are {overall:.0e} times their spread away from zero"
-    if said:
-        text = f"{said}, more than single precision can resolve. Subtract the mean first (StandardScaler)."
-        warnings.warn(text, UserWarning, stacklevel=2)
 
 
 def _float_divisor(estimator: Any, fitting: bool, high: float) -> float | None:
@@ -260,7 +248,8 @@ def _read_tensor(estimator: Any, x: Tensor, fitting: bool) -> Given:
         divisor = _float_divisor(estimator, fitting, x.max().item())
     elif x.ndim > 2 and x.dtype != torch.bool:
         divisor = _divisor(estimator, fitting, x.float().min().item(), x.float().max().item())
-    values = x.detach() if divisor == 255 and x.dtype == torch.uint8 else x.detach().float()
+    keeps = divisor == 255 and x.dtype == torch.uint8
+    values = x.detach() if keeps or x.is_floating_point() else x.detach().double()
     rows = TensorRows(shape.arrange(values), divisor or 1.0)
     return Given(rows, shape, lambda answer: answer.to(x.device), {"image_divisor_": divisor})
 
@@ -316,13 +305,10 @@ def _read_array(estimator: Any, X: Any, fitting: bool) -> Given:
         divisor = attributes["image_divisor_"] = _divisor(estimator, fitting, X.min(), X.max())
     elif X.ndim > 2 and X.dtype.kind == "f" and not mapped:
         divisor = attributes["image_divisor_"] = _float_divisor(estimator, fitting, float(X.max()))
-    elif X.ndim == 2 and fitting:
-        _look_how_far(estimator, X)
     rows: Rows
     if mapped:
         rows = ArrayRows(X, shape.row, shape.arrange, divisor or 1.0)
     else:
-        with np.errstate(over="ignore"):  # what is too large becomes infinite, and is refused by name later
-            kept = np.require(X, X.dtype if divisor == 255 and X.dtype == np.uint8 else np.float32, ["C", "W"])
-        rows = TensorRows(shape.arrange(torch.from_numpy(kept)), divisor or 1.0)
+        kept = X.dtype if X.dtype == np.float32 or (divisor == 255 and X.dtype == np.uint8) else np.float64
+        rows = TensorRows(shape.arrange(torch.from_numpy(np.require(X, kept, ["C", "W"]))), divisor or 1.0)
     return Given(rows, shape, _numpy, attributes)

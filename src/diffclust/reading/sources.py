@@ -10,7 +10,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from ..engine.rows import WINDOW, Rows, sample
+from ..engine.rows import WINDOW, Moments, Rows, sample
 from .tables import Columns
 
 HELD = 2**26  # bytes of decoded row groups that are shuffled among one another
@@ -44,11 +44,19 @@ class ParquetRows(Rows):
     def take(self, index: Tensor) -> Tensor:
         i = index.cpu().numpy()
         group = np.searchsorted(self.starts, i, side="right") - 1
-        rows = np.empty((len(i), *self.row_shape), np.float32)
+        rows: np.ndarray = np.empty((len(i), *self.row_shape), self._kept)
         for g in np.unique(group):
             here = group == g
             rows[here] = self._group(int(g))[i[here] - self.starts[g]]
         return torch.from_numpy(rows)
+
+    def seen_from(self, origin: Tensor | None) -> Rows:
+        self.groups.clear()
+        return super().seen_from(origin)
+
+    @property
+    def _kept(self) -> type:
+        return np.float32 if self.placed else np.float64
 
     def _group(self, g: int) -> np.ndarray:
         if g not in self.groups:
@@ -59,11 +67,14 @@ class ParquetRows(Rows):
         return self.groups[g]
 
     def _rows_of(self, table: Any) -> np.ndarray:
+        rows: Any
+        if self.reading is None:
+            rows = np.stack([table.column(name).to_numpy().astype(np.float64) for name in self.columns], axis=1)
+        else:
+            rows = self.reading.transform(table.to_pandas())
+            rows = np.asarray(rows.toarray() if sp.issparse(rows) else rows, np.float64)
         with np.errstate(over="ignore"):  # refused by name later
-            if self.reading is None:
-                return np.stack([table.column(name).to_numpy().astype(np.float32) for name in self.columns], axis=1)
-            rows: Any = self.reading.transform(table.to_pandas())
-            return np.asarray(rows.toarray() if sp.issparse(rows) else rows, np.float32)
+            return (rows if self.origin is None else rows - self.origin.numpy()).astype(self._kept)
 
 
 class IterableRows(Rows):
@@ -77,6 +88,7 @@ class IterableRows(Rows):
         self.dataset = dataset
         self.n = 0
         self.low, self.high, self.whole = math.inf, -math.inf, False  # of images: the values, and whether integers
+        self.looked_at = Moments()
         for item in dataset:
             one = sample(item)
             shape = tuple(one.shape)
@@ -87,6 +99,8 @@ class IterableRows(Rows):
                 self.row_shape = shape
             elif shape != self.row_shape:
                 raise ValueError(f"Sample {self.n} has shape {shape}, the others {self.row_shape}.")
+            if one.numel():
+                self.looked_at.add(one[None])
             self.n += 1
         if self.n == 0:
             raise ValueError("Found an IterableDataset with 0 samples while a minimum of 1 is required.")
@@ -97,6 +111,9 @@ class IterableRows(Rows):
     def __len__(self) -> int:
         return self.n
 
+    def moments(self) -> Moments:
+        return self.looked_at
+
     def edges(self) -> np.ndarray | None:
         return np.append(np.arange(0, self.n, RECENT), self.n)
 
@@ -105,7 +122,7 @@ class IterableRows(Rows):
         rows: dict[int, Tensor] = {}
         for place in np.unique(places).tolist():
             rows[place] = self._row(place)
-        return torch.stack([rows[place] for place in places.tolist()])
+        return self._moved(torch.stack([rows[place] for place in places.tolist()]))
 
     def _rewind(self) -> None:
         self.items: Iterator[Any] = iter(self.dataset)

@@ -184,7 +184,7 @@ class Columns:
         if not texts:
             assert filled is not None
             return filled
-        whole = [] if filled is None else [sp.csr_matrix(filled.astype(np.float32))]
+        whole = [] if filled is None else [sp.csr_matrix(filled)]
         return sp.csr_matrix(sp.hstack([*whole, *texts], format="csr"))
 
     def _check_finite(self, rows: np.ndarray) -> None:

@@ -219,7 +219,7 @@ def pictures(material: Material) -> dict[str, Any]:
         found["heat"] = heat_sprite(heat, HEAT)
     centers = decoded_centers(material.estimator)
     if centers is not None:
-        found["centers"] = sprite(displayable(centers.numpy(), low, high), CENTERS)
+        found["centers"] = sprite(displayable(material.estimator._as_given(centers).numpy(), low, high), CENTERS)
     return found
 
 
@@ -292,7 +292,7 @@ def _pictures_of(material: Material, frame: dict[str, Any]) -> np.ndarray:
     """Decoded centres of a frame; where the centres were trained on embeddings, the resting network decodes them."""
     decoded = frame["decoded"].numpy()
     if decoded.shape[1:] == tuple(material.estimator.shape_.row):
-        return decoded
+        return material.estimator._as_given(frame["decoded"]).numpy()
     again = torch.from_numpy(np.asarray(material.estimator.inverse_transform(frame["centers"].numpy())))
     return material.estimator.shape_.arrange(again).numpy()
 

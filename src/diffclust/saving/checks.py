@@ -85,6 +85,9 @@ def check_values(settings: dict[str, Any], tensors: dict[str, Tensor]) -> None:
             raise ValueError(f"{name} has shape {tuple(unit.shape)}, and a sample {tuple(row)}")
     if bool((tensors["model.autoencoder.scale"] <= 0).any()):
         raise ValueError("scale should be > 0")
+    origin = tensors.get("origin_")
+    if origin is not None and (origin.dtype != torch.float64 or origin.shape not in ((), torch.Size(row))):
+        raise ValueError(f"origin_ is {origin.dtype} of shape {tuple(origin.shape)}, and a sample {tuple(row)}")
 
 
 def check_fitted(estimator: Any) -> None:

@@ -1,7 +1,8 @@
 """The format of saved models: its number, and how files of former numbers become files of this one.
 
 1   settings and tensors with checksums; beside them, unchecked, what the command left there
-2   the checksums are of all that was saved together: the words of texts, the record of training, the labels, too
+2   the checksums are of all that was saved together: the words of texts, the record of training, the labels, too;
+    `origin_`, where rows were far from zero
 
 When something changes that an older version would misread, FORMAT grows by one, and a function here brings files of the
 number before it to it. What older versions merely do not know needs no new number.

@@ -100,6 +100,7 @@ def _rebuild(settings: dict[str, Any], tensors: dict[str, Tensor], module: nn.Mo
         estimator.columns_ = Columns.from_dict(settings["columns"])
         if (len(estimator.columns_.features),) != estimator.shape_.row:
             raise ValueError(f"its table gives {len(estimator.columns_.features)} numbers, not {estimator.shape_.row}")
+    estimator.origin_ = tensors["origin_"].numpy() if "origin_" in tensors else None
     estimator.labels_ = tensors["labels_"].numpy()
     estimator.cluster_centers_ = tensors["cluster_centers_"].numpy()
     estimator.runs_ = [{**run, "labels": tensors[f"runs.{i}.labels"].numpy()} for i, run in enumerate(settings["runs"])]

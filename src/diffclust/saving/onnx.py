@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
@@ -40,14 +41,26 @@ def _distances(x: Tensor, centers: Tensor, p: float = 2, mode: int | None = None
 
 
 class Answers(nn.Module):
-    """Samples as `predict` takes them, in float32, to their labels (b,) and probabilities (b, k)."""
+    """Samples as `predict` takes them, in float32, or float64 where they are far from zero, to their labels (b,) and
+    probabilities (b, k)."""
 
-    def __init__(self, model: "ClusterModel", shape: Shape, divisor: float | None, temperature: float) -> None:
+    origin: Tensor | None
+
+    def __init__(
+        self,
+        model: "ClusterModel",
+        shape: Shape,
+        divisor: float | None,
+        origin: Tensor | None,
+        temperature: float,
+    ) -> None:
         super().__init__()
         self.model, self.shape, self.divisor, self.temperature = model, shape, divisor, temperature
+        self.register_buffer("origin", origin)
 
     def forward(self, samples: Tensor) -> tuple[Tensor, Tensor]:
         x = self.shape.arrange(samples)
+        x = x if self.origin is None else (x - self.origin).float()
         x = x if self.divisor is None else x / self.divisor
         z, _, label = self.model.answer(x)
         return label, self.model.clusters.probabilities(z, self.temperature).float()
@@ -60,17 +73,21 @@ class Exportable:
         model_: ClusterModel
         shape_: Shape
         image_divisor_: float | None
+        origin_: np.ndarray | None
         temperature_: float
 
     def export_program(self) -> torch.export.ExportedProgram:
         """Encoder and assignment by `torch.export`: samples (any number of them, float32) to labels and probabilities.
-        Integer images are divided inside; give them as float32 with the values they have."""
+        Integer images are divided inside; give them as float32 with the values they have. Where `origin_` is not None,
+        samples are float64."""
         check_is_fitted(self)
         model = copy.deepcopy(self.model_).cpu().eval().requires_grad_(False)
         for weight in model.parameters():
             weight.data = weight.data.contiguous()  # networks for images keep theirs with the channels last
-        answers = Answers(model, self.shape_, self.image_divisor_, float(self.temperature_)).eval()
-        samples = self.shape_.restore(torch.zeros(3, *self.shape_.row))
+        origin = None if self.origin_ is None else torch.from_numpy(self.origin_)
+        answers = Answers(model, self.shape_, self.image_divisor_, origin, float(self.temperature_)).eval()
+        kind = torch.float32 if origin is None else torch.float64
+        samples = self.shape_.restore(torch.zeros(3, *self.shape_.row, dtype=kind))
         rows = torch.export.Dim("rows", min=1)
         return torch.export.export(answers, (samples,), dynamic_shapes=({0: rows},))
 

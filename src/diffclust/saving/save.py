@@ -52,6 +52,8 @@ def save(estimator: Any, folder: str | os.PathLike[str], beside: dict[str, bytes
     tensors = {f"model.{name}": value for name, value in estimator.model_.state_dict().items()}
     tensors["labels_"] = torch.from_numpy(estimator.labels_)
     tensors["cluster_centers_"] = torch.from_numpy(estimator.cluster_centers_)
+    if estimator.origin_ is not None:
+        tensors["origin_"] = torch.from_numpy(estimator.origin_)
     tensors |= {f"stream.{name}": value for name, value in estimator.stream_state().items()}
     for i, run in enumerate(estimator.runs_):
         tensors[f"runs.{i}.labels"] = torch.from_numpy(run["labels"])
