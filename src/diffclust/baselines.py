@@ -5,8 +5,10 @@
 X is (n, d) in floating point; flatten images first. Only k-means takes sparse rows.
 """
 
+import numbers
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -20,6 +22,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
+
+from .estimator.knobs import check_knobs, check_seed, knob
 
 __all__ = [
     "BASELINES",
@@ -38,6 +42,8 @@ Baseline = Callable[[Any, int, int], Labels]
 
 MOST_ROWS = 20_000  # of the methods that compare all pairs: 1.6 GB of distances
 NEIGHBORS = 10
+
+parameters = dataclass(eq=False, repr=False)
 
 
 def kmeans(X: Any, k: int, seed: int) -> Labels:
@@ -103,6 +109,7 @@ BASELINES: dict[str, Baseline] = {
 }
 
 
+@parameters
 class FuzzyCMeans(ClusterMixin, BaseEstimator):
     """Fuzzy c-means (Bezdek 1981): k-means with memberships u_ij in place of assignments.
 
@@ -120,29 +127,18 @@ class FuzzyCMeans(ClusterMixin, BaseEstimator):
         random_state: an int for the same answer every time.
     """
 
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        m: float = 2.0,
-        max_iter: int = 300,
-        tol: float = 1e-5,
-        random_state: int | np.random.RandomState | None = None,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.m = m
-        self.max_iter = max_iter
-        self.tol = tol
-        self.random_state = random_state
+    n_clusters: int = knob(8, low=1, kw_only=False)
+    m: float = knob(2.0, above=1, kw_only=False)
+    max_iter: int = knob(300, low=1, kw_only=False)
+    tol: float = knob(1e-5, low=0, kw_only=False)
+    random_state: int | np.random.RandomState | None = knob(None, check=check_seed, kw_only=False)
 
     def fit(self, X: Any, y: object = None) -> Self:
         """Memberships and centres by turns, from a k-means++ start; y is ignored."""
+        check_knobs(self)
         X = validate_data(self, X, dtype=np.float64)
-        if not 1 <= self.n_clusters <= len(X):
+        if self.n_clusters > len(X):
             raise ValueError(f"n_clusters={self.n_clusters} should be from 1 to n_samples={len(X)}.")
-        if not self.m > 1:
-            raise ValueError(f"m={self.m} should be greater than 1.")
-        if self.max_iter < 1:
-            raise ValueError(f"max_iter={self.max_iter} should be at least 1.")
         centers, _ = kmeans_plusplus(X, self.n_clusters, random_state=check_random_state(self.random_state))
         log_u = self._log_memberships(X, centers)
         change, n_iter = np.inf, 0
@@ -195,6 +191,8 @@ def _agglomerative(X: Any, k: int, how: Literal["average", "weighted"]) -> Label
 def _rows(X: Any, k: int, *, most: int | None = None, accept_sparse: str | bool = False) -> Any:
     X = check_array(X, dtype=[np.float64, np.float32], accept_sparse=accept_sparse, ensure_min_samples=2)
     n = X.shape[0]
+    if isinstance(k, bool) or not isinstance(k, numbers.Integral):
+        raise TypeError(f"k={k!r:.50} should be an integer.")
     if not 1 <= k <= n:
         raise ValueError(f"k={k} should be from 1 to the number of rows, {n}.")
     if most is not None and n > most:

@@ -460,6 +460,18 @@ def test_labels_of_images_name_their_files(works, tmp_path):
     assert pd.read_parquet(tmp_path / "labels.parquet").equals(found[["row", "file", "label"]])
 
 
+def test_a_file_name_that_is_not_utf8(works, tmp_path):
+    photos = write_images(tmp_path / "photos", n=6)
+    name = sorted(photos.glob("*.png"))[0]
+    name.rename(os.fsdecode(os.fsencode(photos) + b"/caf\xe9.png"))
+    works("fit", photos, "-k", 2, "--out", "model", *SHORT)
+    works("predict", "model", photos, "--out", "labels.csv")
+    works("predict", "model", photos, "--out", "labels.parquet")
+    for file in (pd.read_csv("model/labels.csv"), pd.read_csv("labels.csv"), pd.read_parquet("labels.parquet")):
+        assert "caf\\udce9.png" in list(file["file"])
+    works("report", "model")
+
+
 def test_bad_image_folders(refused, tmp_path):
     refused("fit", write_images(tmp_path / "small", size=(2, 2)), "-k", 2, "--out", "a", says="too small")
     (tmp_path / "none").mkdir()

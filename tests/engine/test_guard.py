@@ -1,11 +1,13 @@
 """Clusters that die are noticed, and undone."""
 
+import warnings
+
 import numpy as np
 import pytest
 import torch
 from sklearn.exceptions import ConvergenceWarning
 
-from diffclust import CrossMetric, VaDE
+from diffclust import TELL, CrossMetric, KMeansNet, VaDE
 from diffclust.engine.data import Data
 from diffclust.engine.guard import Guard
 from diffclust.engine.model import Trainable
@@ -99,3 +101,33 @@ def test_what_dies_without_it(digits):
 def test_a_collapse_is_reported_to_the_user(blobs):
     with pytest.warns(ConvergenceWarning, match=f"{REPAIRED}|Collapse|empty|not finite"):
         VaDE(3, features="reconstruction", pretrain_epochs=5, epochs=30, lr=3.0, random_state=0).fit(blobs[0])
+
+
+class Astray(torch.nn.Module):
+    """A network that has diverged."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer, self.back = torch.nn.Linear(6, 2), torch.nn.Linear(2, 6)
+
+    def encode(self, x):
+        return self.layer(x) + (torch.nan if not self.training else 0)
+
+    def decode(self, z):
+        return self.back(z)
+
+
+def test_what_a_network_makes_of_rows_is_not_said_of_the_rows(blobs):
+    model = KMeansNet(3, joint=False, network=Astray(), pretrain_epochs=1, epochs=1, device="cpu")
+    with pytest.raises(ValueError, match="Training diverged: the network's embedding is not finite, first of row 0"):
+        model.fit(blobs[0])
+
+
+def test_a_few_rows_far_out_are_no_collapse():
+    rng = np.random.default_rng(0)
+    X = np.concatenate([0.1 * rng.normal(size=(2000, 4)), 50 + 0.1 * rng.normal(size=(2, 4))])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ConvergenceWarning)
+        model = TELL(2, network="identity", random_state=0, epochs=3, device="cpu").fit(X)
+    assert sorted(model.diagnostics_["sizes"]) == [2, 2000]
+    assert not model.diagnostics_["collapsed"]

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from diffclust import DCN, SSC, TELL, AEKMeans, CrossMetric, DeepKMeans, SSCNet
+from diffclust.baselines import FuzzyCMeans
 from diffclust.estimator.knobs import check_knobs, knob, rules_of
 from diffclust.estimator.settings import hyperparameters
 
@@ -54,6 +55,14 @@ def test_numbers_are_finite_and_no_flags(method):
         (DCN(first_count=0.5), "first_count=0.5 should be a finite number >= 1."),
         (SSCNet(n_atoms=2.5), "n_atoms=2.5 should be an integer >= 1."),
         (SSC(alpha=1), "alpha=1 should be a finite number > 1."),
+        (SSC(random_state=1.5), "random_state=1.5 should be None, an integer from 0 to 4294967295 or a .*RandomState."),
+        (TELL(random_state=-1), "random_state=-1 should be None, an integer from 0 .*"),
+        (TELL(device=3), "device=3 should be a name: .*"),
+        (TELL(precision=np.ones(2)), "precision=array.* should be one of auto, float32, bf16."),
+        (TELL(checkpoint=5), "checkpoint=5 should be a folder, or None."),
+        (TELL(callbacks="x"), "callbacks='x' should be a list .*"),
+        (FuzzyCMeans(tol="x"), "tol='x' should be a finite number >= 0."),
+        (FuzzyCMeans(m=1), "m=1 should be a finite number > 1."),
     ],
 )
 def test_the_message_has_the_value_and_what_is_allowed(estimator, says):
@@ -78,3 +87,29 @@ def test_another_default_keeps_the_limits():
     for name, value in (("layer_epochs", -1), ("extra", 0), ("extra", 2.5)):
         with pytest.raises(ValueError, match=f"{name}={value}"):
             Mine(**{name: value})._check_settings()
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"init": object()}, "init=.* should be one of k-means, .*, or an array"),
+        ({"optimizer": lambda parameters: 5}, "optimizer=.* makes a int, which is no torch optimiser"),
+        ({"optimizer": len, "lr": 1.0}, "optimizer=.* makes a int"),
+        ({"optimizer": int}, "optimizer=.* cannot be made"),
+    ],
+)
+def test_what_shows_when_it_is_used_is_named(blobs, settings, says):
+    with pytest.raises((TypeError, ValueError), match=says):
+        TELL(3, network="dense", pretrain_epochs=1, epochs=1, device="cpu", **settings).fit(blobs[0])
+
+
+def test_a_checkpoint_that_cannot_be_is_named(blobs, tmp_path):
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(OSError, match="checkpoint"):
+        TELL(3, checkpoint=tmp_path / "file" / "inside", device="cpu").fit(blobs[0])
+
+
+@pytest.mark.parametrize("augment", [len, lambda x: x[:, :1], lambda x: x.long(), int])
+def test_an_augmentation_that_does_not_fit_is_named(blobs, augment):
+    with pytest.raises(ValueError, match="augment="):
+        TELL(3, network="dense", pretrain_epochs=1, epochs=1, device="cpu", augment=augment).fit(blobs[0])

@@ -44,7 +44,7 @@ SHARES = {
     "models": 6, "checkpoints": 2, "records": 1, "tables": 4, "arrays": 4, "questions": 4, "settings": 4, "baselines": 2
 }  # fmt: skip
 ALLOWED = {"model": (ValueError, OSError), "checkpoint": (ValueError, OSError), "record": ValueError}
-ALLOWED |= {"data": (ValueError, TypeError, OSError)}
+ALLOWED |= {"data": (ValueError, TypeError, OSError), "setting": (ValueError, TypeError, OSError)}
 PART = 250  # cases that a process does at a time
 
 

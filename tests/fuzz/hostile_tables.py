@@ -15,7 +15,7 @@ from PIL import Image
 from diffclust import TELL
 from diffclust.engine.data import Data
 from diffclust.reading import files
-from diffclust.reading.inputs import read
+from diffclust.reading.inputs import read_rows
 
 FEW = 50_000_000  # bytes that a part of a bomb becomes
 WORDS = ["", "x", "1", "-1", "1e308", "9" * 400, "nan", "inf", "2024-02-30", "2024-01-01", "0001-01-01", "9999-12-31"]
@@ -125,7 +125,7 @@ class Tables:
 
     def read(self, path):
         table = files.read(path)
-        given = read(TELL(2, device="cpu"), table.X, fitting=True)
+        given = read_rows(TELL(2, device="cpu"), table.X, fitting=True)
         rows = Data(given.rows, torch.device("cpu"))
         assert bool(rows.block(0, min(len(rows), 100)).isfinite().all()), "a row that is not finite"
 

@@ -70,3 +70,18 @@ def test_integers_mean_what_the_floats_of_the_fit_meant(pictures, form):
     unit = TELL(4, **SHORT).fit(forms((pictures / 255).astype(np.float32))[form])
     expected = unit.predict((pictures / 255).astype(np.float32))
     assert (np.asarray(unit.predict(forms(pictures)[form])) == expected).mean() > 0.98
+
+
+@pytest.mark.parametrize("kind", ["M8[s]", "m8[s]"])
+def test_dates_are_no_numbers(kind):
+    X = np.arange(12).reshape(6, 2).astype(kind)
+    X[0, 0] = "NaT"
+    with pytest.raises(ValueError, match="no numbers: give dates as columns of a DataFrame"):
+        TELL(2, **SHORT).fit(X)
+
+
+def test_a_number_larger_than_any():
+    X = np.arange(12.0).reshape(6, 2).astype(object)
+    X[2, 1] = 10**400
+    with pytest.raises(ValueError, match="too large for float64"):
+        TELL(2, **SHORT).fit(X)

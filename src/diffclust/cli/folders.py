@@ -129,7 +129,8 @@ def fingerprint(place: Path) -> str:
     files = [place]
     if place.is_dir():
         files = sorted(path for path in place.rglob("*") if path.is_file())
-        digest.update("\n".join(f"{path.relative_to(place)} {path.stat().st_size}" for path in files).encode())
+        listed = "\n".join(f"{path.relative_to(place)} {path.stat().st_size}" for path in files)
+        digest.update(listed.encode("utf-8", "surrogateescape"))  # names may be in another encoding
         files = files[:: max(1, len(files) // FILES)]
     for path in files:
         size = path.stat().st_size

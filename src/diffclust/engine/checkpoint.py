@@ -102,7 +102,10 @@ class CheckpointFolder:
         self.folder = Path(folder)
         if self.folder.exists() and not self.folder.is_dir():
             raise NotADirectoryError(f"checkpoint={self.folder} is a file: give a folder.")
-        self.folder.mkdir(parents=True, exist_ok=True)
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise type(error)(error.errno, f"checkpoint: {error.strerror}", str(self.folder)) from error
 
     def reserved(self) -> contextlib.AbstractContextManager[None]:
         """Inside, the folder is for one fit alone."""

@@ -148,6 +148,11 @@ class Data:
         bad = (~x.flatten(1).isfinite().all(1)).nonzero()
         if len(bad):
             row = int(index[int(bad[0])])
+            if self.rows.learnt:
+                raise ValueError(
+                    f"Training diverged: the network's embedding is not finite, first of row {row}. A smaller lr, or "
+                    "rows in other units, may help."
+                )
             raise ValueError(f"Input X contains NaN, infinity or a value too large for float32, first in row {row}.")
         return x
 

@@ -29,7 +29,13 @@ def make_optimizer(model: Trainable, wish: str | Callable[..., Optimizer], lr: f
     if isinstance(wish, str):
         kind, usual = OPTIMIZERS[wish]
         wish = partial(kind, lr=usual if lr is None else lr)
-    return _at_once(wish, on_gpu=all(p.is_cuda for p in parameters))(parameters)
+    try:
+        made = _at_once(wish, on_gpu=all(p.is_cuda for p in parameters))(parameters)
+    except Exception as error:
+        raise ValueError(f"optimizer={wish!r:.80} cannot be made with lr={lr!r}: {error}") from error
+    if not isinstance(made, Optimizer):
+        raise TypeError(f"optimizer={wish!r:.80} makes a {type(made).__name__}, which is no torch optimiser.")
+    return made
 
 
 def _at_once(build: Callable[..., Optimizer], on_gpu: bool) -> Callable[..., Optimizer]:

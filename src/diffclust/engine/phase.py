@@ -354,6 +354,7 @@ class EmbeddedPhase(Phase):
 
     def start(self, saved: dict[str, Any] | None = None) -> None:
         embedded = TensorRows(self.data.map(self.whole.eval().embed))
+        embedded.learnt = True
         self.model = self.build_model(Identity(embedded.row_shape), len(embedded)).to(self.data.device)
         self.model.clusters.sphere = self.whole.clusters.sphere
         self.data = Data(embedded, self.data.device, self.data.batch_size, processes=self.data.processes)

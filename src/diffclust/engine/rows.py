@@ -47,6 +47,7 @@ class Rows(ABC, Sized):
     divisor: float = 1.0
     origin: Tensor | None = None
     placed = False  # whether it is known if there is one: until then, rows keep the digits they have
+    learnt = False  # whether they are a network's embedding, and no user's
     resident = False  # whether `take` works on the device alone, without the host
     window = WINDOW
     forward = False  # whether rows can only be read from the first to the last
@@ -105,7 +106,7 @@ class TensorRows(Rows):
 
     def to(self, device: torch.device) -> Rows:
         there = TensorRows(self.x.to(device), self.divisor)
-        there.origin, there.placed = self.origin, self.placed
+        there.origin, there.placed, there.learnt = self.origin, self.placed, self.learnt
         return there
 
     def seen_from(self, origin: Tensor | None) -> Rows:
@@ -173,6 +174,8 @@ def sample(item: Any) -> Tensor:
             f"An item of the Dataset is a {type(item).__name__} that is no sample ({error}): it should be a tensor or "
             "an array of numbers, or a tuple that begins with one."
         ) from None
+    if x.dtype in (torch.uint16, torch.uint32, torch.uint64):  # for which torch has no arithmetic
+        x = x.double() if x.ndim < 2 else x.long()
     return x[None] if x.ndim == 2 else x
 
 

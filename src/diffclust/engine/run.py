@@ -14,7 +14,8 @@ from .data import Data
 from .model import ClusterModel, Event
 from .phase import Record
 
-COLLAPSED = 0.02  # effective clusters below 1 + this share of the wanted ones
+COLLAPSED = 0.02  # effective clusters below 1 + this share of the wanted ones,
+UNEXPLAINED = 0.5  # and more of the variance than this left inside: else the small ones are far out, and right
 FIGURES = ("seed", "history", "inertia", "scatter", "clustering_loss", "reconstruction", "temperature")
 SAMPLE = 10_000  # rows the temperature is fitted on
 NO_WARNING = ("repaired", "settled", "fallback")  # events that went well
@@ -92,7 +93,8 @@ class Run:
 
     @property
     def collapsed(self) -> bool:
-        return len(self.centers) > 1 and effective_number(self.sizes) < 1 + COLLAPSED * len(self.centers)
+        uneven = len(self.centers) > 1 and effective_number(self.sizes) < 1 + COLLAPSED * len(self.centers)
+        return uneven and (int((self.sizes > 0).sum()) == 1 or self.scatter > UNEXPLAINED)
 
     @functools.cached_property
     def sizes(self) -> np.ndarray:

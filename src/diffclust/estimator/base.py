@@ -120,9 +120,13 @@ class PrototypeClusterer(
             if init not in self.starts:
                 raise ValueError(f"init={init!r} should be one of {', '.join(self.starts)}, or an array.")
             return init  # type: ignore[return-value]
-        centers = torch.from_numpy(
-            np.array(init.detach().cpu().numpy() if isinstance(init, Tensor) else init, np.float32)
-        )
+        try:
+            values = np.array(init.detach().cpu().numpy() if isinstance(init, Tensor) else init, np.float32)
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise TypeError(
+                f"init={init!r:.50} should be one of {', '.join(self.starts)}, or an array: {error}."
+            ) from None
+        centers = torch.from_numpy(values)
         if centers.shape != (self.n_clusters, embedding_dim):
             raise ValueError(
                 f"init has shape {tuple(centers.shape)}, expected "

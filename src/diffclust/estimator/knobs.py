@@ -44,6 +44,14 @@ def knob(
     return field(default=default, kw_only=kw_only, metadata={"limits": limits})
 
 
+def check_seed(value: Any) -> None:
+    """Of `random_state`."""
+    whole = isinstance(value, numbers.Integral) and not isinstance(value, (bool, np.bool_))
+    if not (value is None or isinstance(value, np.random.RandomState) or (whole and 0 <= value < 2**32)):
+        said = "None, an integer from 0 to 4294967295 or a numpy RandomState"
+        raise (ValueError if whole else TypeError)(f"random_state={value!r:.50} should be {said}.")
+
+
 def check_knobs(estimator: object) -> None:
     """Raise a TypeError or a ValueError for the first setting that is not what it may be."""
     for rule in rules_of(type(estimator)):

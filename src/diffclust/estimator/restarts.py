@@ -1,8 +1,10 @@
 """From settings and data to restarts that can be trained."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import scipy.sparse as sp
+import torch
 from torch import Tensor
 
 from ..callbacks import Watchers
@@ -32,6 +34,8 @@ def build_restarts(estimator: "PrototypeClusterer", given: Given, quiet: bool = 
     data.scale = _scale(estimator, given, data)
     if neighbours:
         data.graph = neighbour_graph(data)
+    if callable(estimator.augment):
+        _check_augment(estimator.augment, data)
     watchers = Watchers(estimator, quiet)
     job = Job(
         device,
@@ -45,6 +49,19 @@ def build_restarts(estimator: "PrototypeClusterer", given: Given, quiet: bool = 
     restarts = [_restart(estimator, job, number, data, narrow) for number in range(estimator.n_init)]
     watchers.expect(epochs=restarts[0].expected_epochs)
     return restarts
+
+
+def _check_augment(augment: Callable[[Tensor], Tensor], data: Data) -> None:
+    """A function of the user's, tried on two rows so that a misfit shows before training."""
+    x = data.take(torch.arange(2, device=data.device))
+    with seeded(0, data.device):
+        try:
+            changed = augment(x.clone())
+        except Exception as error:
+            raise ValueError(f"augment={augment!r:.80} does not take samples {data.row_shape}: {error}") from error
+    if not isinstance(changed, Tensor) or changed.shape != x.shape or not changed.is_floating_point():
+        gave = tuple(changed.shape) if isinstance(changed, Tensor) else type(changed).__name__
+        raise ValueError(f"augment={augment!r:.80} gave {gave} for samples of shape {tuple(x.shape)}.")
 
 
 def _scale(estimator: "PrototypeClusterer", given: Given, data: Data) -> Tensor | None:

@@ -17,10 +17,10 @@ from ..engine.checkpoint import comparable
 from ..engine.data import Data
 from ..engine.optimizers import OPTIMIZERS
 from ..engine.phase import Callback
-from ..engine.runtime import choose_precision
+from ..engine.runtime import PRECISIONS, choose_precision
 from ..nn.augment import jitter
 from ..reading.columns import KINDS
-from .knobs import check_knobs, knob
+from .knobs import check_knobs, check_seed, knob
 from .selection import RULES
 
 ALL_ROWS = 2048  # up to here a batch is all rows, where the encoder learns by neighbours
@@ -46,12 +46,26 @@ def _check_columns(columns: Any) -> None:
 
 
 def _check_callbacks(callbacks: Any) -> None:
-    if not isinstance(callbacks, Sequence) or not all(callable(each) for each in callbacks):
+    listed = isinstance(callbacks, Sequence) and not isinstance(callbacks, (str, bytes))
+    if not listed or not all(callable(each) for each in callbacks):
         raise TypeError(f"callbacks={callbacks!r} should be a list of functions of a Progress.")
 
 
 def _check_precision(precision: Any) -> None:
+    if not isinstance(precision, str):
+        raise TypeError(f"precision={precision!r:.50} should be one of {', '.join(PRECISIONS)}.")
     choose_precision(precision, torch.device("cpu"))
+
+
+def check_device(device: Any) -> None:
+    """Of `device`: whether it is there is asked when it is needed."""
+    if not isinstance(device, (str, torch.device)):
+        raise TypeError(f"device={device!r:.50} should be a name: 'auto', 'cpu', 'cuda', 'cuda:1'.")
+
+
+def _check_checkpoint(checkpoint: Any) -> None:
+    if checkpoint is not None and not isinstance(checkpoint, (str, os.PathLike)):
+        raise TypeError(f"checkpoint={checkpoint!r:.50} should be a folder, or None.")
 
 
 @hyperparameters
@@ -109,12 +123,12 @@ class SharedSettings(BaseEstimator):
     augment: float | Callable[[Tensor], Tensor] | Literal["auto"] | None = knob("auto", low=0)
     optimizer: str | Callable[..., Optimizer] = knob("adam", choices=OPTIMIZERS)
     lr: float | None = knob(None, above=0)
-    device: str = "auto"
+    device: str = knob("auto", check=check_device)
     precision: str = knob("auto", check=_check_precision)
-    random_state: int | np.random.RandomState | None = None
+    random_state: int | np.random.RandomState | None = knob(None, check=check_seed)
     verbose: bool | int = False
     callbacks: Sequence[Callback] = knob((), check=_check_callbacks)
-    checkpoint: str | os.PathLike[str] | None = None
+    checkpoint: str | os.PathLike[str] | None = knob(None, check=_check_checkpoint)
     checkpoint_every: int = knob(10, low=1)
 
     papers: ClassVar[dict[str, dict[str, Any]]] = {}

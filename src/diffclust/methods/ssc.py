@@ -30,8 +30,8 @@ from sklearn.utils import check_random_state
 from ..engine.data import Data
 from ..engine.distributed import current_processes
 from ..engine.runtime import choose_device, restart_seeds
-from ..estimator.knobs import check_knobs, knob
-from ..estimator.settings import hyperparameters
+from ..estimator.knobs import check_knobs, check_seed, knob
+from ..estimator.settings import check_device, hyperparameters
 from ..metrics import effective_clusters
 from ..nn.self_expression import self_expression
 from ..reading.inputs import read_rows
@@ -66,8 +66,8 @@ class SSC(ClusterMixin, BaseEstimator):
 
     n_clusters: int = knob(8, low=1, kw_only=False)
     alpha: float = knob(5.0, above=1)
-    device: str = "auto"
-    random_state: int | np.random.RandomState | None = None
+    device: str = knob("auto", check=check_device)
+    random_state: int | np.random.RandomState | None = knob(None, check=check_seed)
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Label the rows X; y is ignored."""

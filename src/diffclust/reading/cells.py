@@ -86,7 +86,7 @@ def _entry(value: Any) -> str | float | datetime | None:
         return datetime(value.year, value.month, value.day)
     try:
         return float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return str(value)
 
 

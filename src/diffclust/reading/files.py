@@ -92,5 +92,6 @@ def captions(path: str | Path) -> list[str] | None:
     path = Path(path).expanduser()
     if path.is_dir():
         texts = text_places(path)
-        return [text.relative_to(path).as_posix() for text in texts] or ["/".join(p) for p in image_places(path)]
+        names = [text.relative_to(path).as_posix() for text in texts] or ["/".join(p) for p in image_places(path)]
+        return [name.encode("utf-8", "backslashreplace").decode() for name in names]  # some are in other encodings
     return None

@@ -281,20 +281,32 @@ def _is_sound(estimator: Any, X: Any) -> bool:
         return len(X) > 0 and X.shape[1] == estimator.n_features_in_ and bool(np.isfinite(X.sum()))
 
 
+def _in_numbers(check: Callable[[], Any]) -> Any:
+    """What scikit-learn's check gives, where that is numbers: it lets dates pass as numbers of seconds."""
+    try:
+        X = check()
+    except OverflowError as error:
+        raise ValueError(f"Input X holds a number too large for float64 ({error}).") from None
+    if X.dtype.kind not in "biuf":
+        raise ValueError(f"X holds {X.dtype} and no numbers: give dates as columns of a DataFrame.")
+    return X
+
+
 def _read_array(estimator: Any, X: Any, fitting: bool) -> Given:
     attributes: dict[str, Any] = {"image_divisor_": None}
     mapped = isinstance(X, np.memmap)  # scikit-learn's checks hand back a plain view of it
     if not fitting and _is_sound(estimator, X):
         pass
     elif (np.ndim(X) if isinstance(X, (list, tuple)) else getattr(X, "ndim", 2)) > 2:
-        X = check_array(X, dtype="numeric", allow_nd=True, estimator=estimator)
+        X = _in_numbers(lambda: check_array(X, dtype="numeric", allow_nd=True, estimator=estimator))
     else:
         if not fitting:
             _check_cells(estimator, X)
         judge = copy(estimator)  # validate_data writes to the estimator it is given
         # what is mapped is checked as it is read: it may be larger than memory
         finite = not mapped or X.dtype.kind != "f"
-        X = validate_data(judge, X, reset=fitting, accept_sparse="csr", dtype="numeric", ensure_all_finite=finite)
+        how: dict[str, Any] = {"accept_sparse": "csr", "dtype": "numeric", "ensure_all_finite": finite}
+        X = _in_numbers(lambda: validate_data(judge, X, reset=fitting, **how))
         if hasattr(judge, "feature_names_in_"):
             attributes["feature_names_in_"] = judge.feature_names_in_
     if sp.issparse(X):
