@@ -9,6 +9,7 @@ and eigenvalues may be equal, as they are where the graph falls apart.
 """
 
 import numpy as np
+import scipy.sparse as sp
 import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
@@ -38,8 +39,17 @@ def group(z: Tensor, k: int, seed: int) -> NDArray[np.int64]:
 def spectral_embedding(weights: Tensor, k: int, seed: int) -> Tensor:
     """Y (n, k). A row without neighbours has zeros."""
     scale = inverse_root(degrees(weights))
-    vectors = smallest(lambda y: y - scale * (weights @ (scale * y)), len(weights), k, seed, like=weights)
+    times = product(weights)
+    vectors = smallest(lambda y: y - scale * times(scale * y), len(weights), k, seed, like=weights)
     return torch.where(scale > 0, vectors, 0.0)
+
+
+def product(weights: Tensor) -> Operator:
+    """Y -> W Y. Of sparse weights on a CPU by scipy, which is many times faster there."""
+    if not weights.is_sparse or weights.device.type != "cpu":
+        return lambda y: weights @ y
+    matrix = sp.csr_array((weights.values().numpy(), weights.indices().numpy()), shape=weights.shape)
+    return lambda y: torch.from_numpy(matrix @ y.numpy())
 
 
 def degrees(weights: Tensor) -> Tensor:

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from ..engine.runtime import choose_device
 from .clusterer import ClassicalClusterer, Labels, Rows, hyperparameters, knob
-from .cut import degrees, group, inverse_root, neighbour_graph, smallest
+from .cut import degrees, group, inverse_root, neighbour_graph, product, smallest
 
 
 @hyperparameters
@@ -44,7 +44,7 @@ class SEC(ClassicalClusterer):
     def coordinates(self, x: Tensor, seed: int) -> Tensor:
         """F (n, k) of the rows x (n, d)."""
         graph = neighbour_graph(x, self.n_neighbors, seed)
-        scale = inverse_root(degrees(graph))
+        times, scale = product(graph), inverse_root(degrees(graph))
         xc = x - x.mean(0)
         unit = xc.square().sum(1).mean().clamp_min(torch.finfo(x.dtype).tiny)
         gram = xc.T @ xc + self.ridge * unit * torch.eye(x.shape[1], dtype=x.dtype, device=x.device)
@@ -52,6 +52,6 @@ class SEC(ClassicalClusterer):
 
         def apply(f: Tensor) -> Tensor:
             linear = xc @ torch.cholesky_solve(xc.T @ f, root)
-            return f - scale * (graph @ (scale * f)) + self.weight * (f - f.mean(0) - linear)
+            return f - scale * times(scale * f) + self.weight * (f - f.mean(0) - linear)
 
         return smallest(apply, len(x), self.n_clusters, seed, like=x)

@@ -75,7 +75,7 @@ class Spectral(ClassicalClusterer):
             return cut(graph, self.n_clusters, seed)
         labels = np.empty(len(X), dtype=np.int64)
         here, stray = (torch.from_numpy(np.flatnonzero(part)).to(x.device) for part in (kept, ~kept))
-        labels[kept] = cut(graph.index_select(0, here).index_select(1, here), self.n_clusters, seed)
+        labels[kept] = cut(graph.index_select(0, here).index_select(1, here).coalesce(), self.n_clusters, seed)
         nearest = torch.cat([torch.cdist(part, x[here]).argmin(1) for part in x[stray].split(256)])
         labels[~kept] = labels[kept][nearest.cpu().numpy()]
         return labels
