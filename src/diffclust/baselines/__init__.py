@@ -34,7 +34,7 @@ class Baseline(NamedTuple):
         """The estimator, with its settings and more."""
         return self.load()(k, random_state=seed, **{**self.settings, **settings})
 
-    def __call__(self, X: Any, k: int, seed: int) -> NDArray[np.int64]:
+    def __call__(self, X: Any, k: int, seed: int, **settings: Any) -> NDArray[np.int64]:
         """Labels of the rows X (n, d)."""
         X = check_array(
             X,
@@ -45,7 +45,7 @@ class Baseline(NamedTuple):
         n = X.shape[0]
         if not 1 <= k <= n:
             raise ValueError(f"k={k} should be from 1 to the number of rows, {n}.")
-        return np.asarray(self.build(k, seed).fit_predict(X), dtype=np.int64)
+        return np.asarray(self.build(k, seed, **settings).fit_predict(X), dtype=np.int64)
 
     def needs(self, n: int, k: int) -> float:
         """Bytes for n rows, beside what grows with n alone."""
