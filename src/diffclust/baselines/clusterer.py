@@ -1,8 +1,6 @@
 """What the classical methods share: settings and rows that are checked, memory that is asked for first."""
 
-import os
 from abc import abstractmethod
-from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -12,7 +10,7 @@ from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils.validation import validate_data
 from torch import Tensor
 
-from ..engine.runtime import choose_device, restart_seeds
+from ..engine.runtime import choose_device, free_memory, restart_seeds
 from ..estimator.knobs import check_knobs, knob
 from ..estimator.settings import hyperparameters
 from ..methods.ssc import unit_length
@@ -109,15 +107,3 @@ class AffinityClusterer(ClassicalClusterer):
         if self.unit_rows:
             x = unit_length(x)
         return cut(self.affinity(x), self.n_clusters, seed)
-
-
-def free_memory(device: str = "cpu") -> float:
-    """Bytes that a method may take there now."""
-    place = choose_device(device)
-    if place.type == "cuda":
-        return float(torch.cuda.mem_get_info(place)[0])
-    meminfo = Path("/proc/meminfo")
-    if meminfo.exists():
-        (line,) = (line for line in meminfo.read_text().splitlines() if line.startswith("MemAvailable"))
-        return 1024 * float(line.split()[1])
-    return float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))

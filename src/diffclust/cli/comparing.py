@@ -103,7 +103,7 @@ def names_of(methods: str) -> list[str]:
     """The methods asked for, the classical ones first: they are quick, and what is wrong shows at once."""
     from ..baselines import BASELINES
 
-    known = [*BASELINES, *(method.name for method in METHODS)]
+    known = list(dict.fromkeys([*BASELINES, *(method.name for method in (*TRANSDUCTIVE, *METHODS))]))
     names = list(dict.fromkeys(name.strip() for name in methods.split(",") if name.strip()))
     if names == ["all"]:
         return known

@@ -43,16 +43,21 @@ class Contest:
     def run(self, task: Task) -> Ran:
         """Here and now; an error is an answer."""
         from ..baselines import BASELINES
+        from ..methods import TRANSDUCTIVE
         from .options import estimator_of
 
         before = resident()
         began = time.perf_counter()
         try:
-            if task.method in BASELINES:
+            alone = {method.name: method for method in TRANSDUCTIVE if method.name not in BASELINES}
+            if task.method in alone:
+                settings = {"random_state": task.seed, "device": self.device}
+                labels = alone[task.method].load()(self.k, **settings).fit_predict(self.data)
+            elif task.method in BASELINES:
                 labels = BASELINES[task.method](self.rows, self.k, task.seed)
             else:
-                settings = {"random_state": task.seed, "device": self.device, "columns": self.columns}
-                labels = estimator_of(task.method, self.k, settings).fit_predict(self.data)
+                wishes = {"random_state": task.seed, "device": self.device, "columns": self.columns}
+                labels = estimator_of(task.method, self.k, wishes).fit_predict(self.data)
         except Exception as error:
             why = " ".join(str(error).split()) or type(error).__name__
             return Ran(seconds=time.perf_counter() - began, failure=why)
