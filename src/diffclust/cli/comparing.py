@@ -39,11 +39,11 @@ def methods() -> None:
     from ..baselines import BASELINES
 
     for method in (*METHODS, *TRANSDUCTIVE):
-        only = ": for compare alone, as it labels only the rows it is given" if method in TRANSDUCTIVE else ""
+        only = ": for compare, as it labels only the rows it is given" if method in TRANSDUCTIVE else ""
         print(f"{method.name}  (diffclust.{method.estimator}){only}")
         for text in (method.title, method.paper, f"diffclust/methods/{method.module}.py"):
             print(textwrap.fill(text, 80, initial_indent="    ", subsequent_indent="      "))
-    print("\nClassical methods, for compare alone:\n")
+    print("\nClassical methods, for compare:\n")
     for baseline in BASELINES.values():
         print(f"{baseline.name}  (diffclust.baselines.{baseline.estimator})")
         for text in (baseline.title, baseline.paper):
