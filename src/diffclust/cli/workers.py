@@ -1,7 +1,6 @@
 """Runs of methods in processes of their own: side by side, each within its time, and none ends another."""
 
 import multiprocessing
-import resource
 import sys
 import time
 import warnings
@@ -78,6 +77,8 @@ def peak() -> float:
     try:
         return _status("VmHWM")
     except (OSError, ValueError):
+        import resource
+
         unit = 1 if sys.platform == "darwin" else 1024
         return float(unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 
