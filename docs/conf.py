@@ -235,7 +235,30 @@ def streams_page() -> str:
     return page
 
 
+def compare_page() -> str:
+    """The table of `diffclust compare digits`, from its CSV file."""
+    groups = defaultdict(list)
+    for row in csv.DictReader((HERE.parent / "benchmarks/results/compare_digits.csv").open()):
+        groups[row["method"]].append(row)
+    lines = ["| method | ACC | NMI | ARI | silhouette | seconds | GB |", "|---|---|---|---|---|---|---|"]
+    for name, group in groups.items():
+        done = [row for row in group if not row["failure"]]
+        if not done:
+            lines.append(f"| `{name}` | {group[0]['failure']} | | | | | |")
+            continue
+        cells = []
+        for score in ("ACC", "NMI", "ARI", "silhouette"):
+            values = [100 * float(row[score]) for row in done]
+            spread = f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else ""
+            cells.append(f"{statistics.mean(values):.1f}{spread}")
+        seconds, size = (statistics.mean(float(row[key]) for row in done) for key in ("seconds", "gigabytes"))
+        lines.append(f"| `{name}` | {' | '.join(cells)} | {seconds:.1f} | {size:.2f} |")
+    head = (HERE / "compare.head.md").read_text()
+    return head.replace("{{digits}}", "\n".join(lines)).replace("{{seeds}}", str(max(map(len, groups.values()))))
+
+
 reference.write(HERE)
+(HERE / "compare.md").write_text(compare_page())
 (HERE / "results.md").write_text(results_page())
 (HERE / "explain.md").write_text(explain_page())
 (HERE / "invariance.md").write_text(invariance_page())

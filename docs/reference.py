@@ -9,6 +9,7 @@ from typing import Any
 from sklearn.base import BaseEstimator
 
 import diffclust
+from diffclust.baselines import BASELINES
 from diffclust.estimator.base import PrototypeClusterer
 from diffclust.estimator.settings import SharedSettings
 from diffclust.methods import METHODS, TRANSDUCTIVE, Method
@@ -43,6 +44,7 @@ def write(docs: Path) -> None:
         folder.mkdir(exist_ok=True)
     for method in (*METHODS, *TRANSDUCTIVE):
         (docs / "methods" / f"{method.name}.md").write_text(method_page(method))
+    (docs / "methods" / "classical.md").write_text(classical_page())
     (docs / "api" / "index.rst").write_text(index_page())
     (docs / "api" / "estimators.rst").write_text(estimators_page())
     (docs / "api" / "functions.rst").write_text(functions_page())
@@ -92,6 +94,28 @@ labels = {cls.__name__}(n_clusters=10, random_state=0).fit_predict(X)
    :no-index:
 ```
 {papers_part(cls)}{tables_with(method.name)}"""
+
+
+def classical_page() -> str:
+    """The classical methods, a line each."""
+    lines = [
+        f"| `{each.name}` | `{each.estimator}` | {each.title.replace('|', '&#124;')} | {each.paper} |"
+        for each in BASELINES.values()
+    ]
+    return "\n".join(
+        [
+            "# Classical methods\n",
+            "What the papers compare with, by the name that `diffclust compare` has for it, and as an estimator of",
+            "{doc}`../api/baselines`. Those that compare all pairs of rows say what memory they need first;",
+            "`spectral`, `lsc-k`, `lsc-r`, `sec`, `slrr` and `ssc` are for many rows.\n",
+            "```python\nfrom diffclust.baselines import BASELINES, LSC\n",
+            'labels = BASELINES["lsc-k"](X, 10, 0)  # rows, clusters, seed',
+            "labels = LSC(10, n_landmarks=500, random_state=0).fit_predict(X)\n```\n",
+            "| name | estimator | what it does | paper |\n|---|---|---|---|",
+            *lines,
+            "",
+        ]
+    )
 
 
 def sentence(text: str) -> str:
@@ -198,12 +222,13 @@ def module_page(name: str) -> str:
         return f"{title(module.__name__)}\n.. automodule:: {module.__name__}\n   :members:\n"
     files: dict[str, list[str]] = {}
     for each in module.__all__:
-        files.setdefault(getattr(module, each).__module__, []).append(each)
+        files.setdefault(getattr(getattr(module, each), "__module__", module.__name__), []).append(each)
     parts = [title(module.__name__), f".. automodule:: {module.__name__}\n"]
     for file, names in files.items():
         parts += [title(file.removeprefix(f"{module.__name__}."), "-"), f".. automodule:: {file}\n   :no-index:\n"]
         for each in names:
-            kind = "class" if inspect.isclass(getattr(module, each)) else "function"
+            thing = getattr(module, each)
+            kind = "class" if inspect.isclass(thing) else "function" if callable(thing) else "data"
             shown_above = ", ".join(["Module", *module.__all__])
             members = f"   :members:\n   :inherited-members: {shown_above}\n" if kind == "class" else ""
             parts.append(f".. auto{kind}:: {module.__name__}.{each}\n{members}")

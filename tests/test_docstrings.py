@@ -7,12 +7,13 @@ import re
 import pytest
 
 import diffclust
-from diffclust.baselines import FuzzyCMeans
+from diffclust import baselines
 from diffclust.estimator.base import PrototypeClusterer
 from diffclust.methods import METHODS, TRANSDUCTIVE
 
 MODULES = ("nn", "metrics", "callbacks", "datasets", "plot", "explain", "baselines")
-ESTIMATORS = [*(method.load() for method in (*METHODS, *TRANSDUCTIVE)), FuzzyCMeans]
+ESTIMATORS = [*(method.load() for method in (*METHODS, *TRANSDUCTIVE))]
+ESTIMATORS += [getattr(baselines, name) for name in baselines.__all__ if name not in ("BASELINES", "Baseline")]
 
 
 def public():

@@ -85,7 +85,8 @@ def test_a_loop_would_be_seen():
 RULES = {  # who -> of what it knows nothing
     "nn": ("engine", "estimator", "methods", "reading", "saving", "explain", "report", "cli"),
     "engine": ("estimator", "methods", "reading", "saving", "explain", "report", "cli"),
-    "methods": ("nn.parallel", "cli", "reproduce"),
+    "methods": ("nn.parallel", "baselines", "cli", "reproduce"),
+    "baselines": ("cli", "reproduce"),
     "estimator": ("methods", "cli", "reproduce"),
 }
 

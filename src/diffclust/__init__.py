@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from .methods.dcn import DCN
     from .methods.dec import DEC, IDEC
     from .methods.deep_kmeans import DeepKMeans
+    from .methods.dscnet import DSCNet
     from .methods.kmeansnet import KMeansNet
     from .methods.ssc import SSC
     from .methods.sscnet import SSCNet
@@ -30,6 +31,7 @@ __all__ = [
     "TELL",
     "AEKMeans",
     "CrossMetric",
+    "DSCNet",
     "DeepKMeans",
     "KMeansNet",
     "SSCNet",

@@ -6,7 +6,7 @@ plot.embedding(model, X).show()
 plot.row(model.explain(X[:1])[0]).update_layout(template="plotly_dark")
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any, Literal
 
@@ -23,7 +23,7 @@ from .explain.words import heaviest
 from .extras import extra
 from .report.layout import Layout, follow, spread_out
 
-__all__ = ["centers", "cluster", "confusion", "embedding", "losses", "row", "training"]
+__all__ = ["centers", "cluster", "comparison", "confusion", "embedding", "losses", "row", "training"]
 
 FOR, AGAINST = "#1a7f5a", "#b3402a"
 PALETTE = (
@@ -222,6 +222,30 @@ def training(record: TrainingRecord, estimator: Any, *, sample: int = 300, layou
     figure = go.Figure(data=frames[-1].data, frames=frames)
     figure.update_layout(sliders=[{"steps": steps, "active": len(steps) - 1}], showlegend=False)
     return _plane(figure, "How the clusters formed")
+
+
+def comparison(runs: Sequence[Mapping[str, Any]]) -> Any:
+    """Every run of `diffclust compare` as a dot, its score over its seconds; the methods with the best runs first.
+
+    Args:
+        runs: the lines of its .csv file, numbers as numbers; the score is ACC where there are labels, else silhouette.
+    """
+    score = "ACC" if "ACC" in runs[0] else "silhouette"
+    by_method: dict[str, list[Mapping[str, Any]]] = {}
+    for run in runs:
+        if run[score] is not None:
+            by_method.setdefault(run["method"], []).append(run)
+    figure = _go().Figure()
+    for j, (name, own) in enumerate(sorted(by_method.items(), key=lambda item: -max(run[score] for run in item[1]))):
+        figure.add_scatter(
+            x=[run["seconds"] for run in own],
+            y=[100 * run[score] for run in own],
+            mode="markers",
+            marker={"color": _colour(j), "size": 10},
+            name=escape(name),
+        )
+    figure.update_layout(xaxis={"title": "seconds", "type": "log"}, yaxis={"title": score}, template="plotly_white")
+    return figure
 
 
 def confusion(y: Any, labels: Any) -> Any:

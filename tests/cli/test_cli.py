@@ -19,6 +19,7 @@ import diffclust.reading.files
 from diffclust import cli
 from diffclust.methods import METHODS
 
+HERE = ("--jobs", 0)  # compare in this process, to be quick
 SHORT = ("--epochs", "2", "--set", "pretrain_epochs=2", "--quiet", "--device", "cpu")
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # training is far too short
@@ -264,7 +265,7 @@ def test_rows_without_a_label_are_not_scored(works, tmp_path, blobs):
     ours, known = labels_of("model/labels.csv"), np.arange(len(y)) % 4 > 0
     assert says in out
     assert f"{100 * diffclust.metrics.ari(y[known], ours[known]):.2f}" in out
-    assert says in works("compare", "x.csv", "-k", 3, "--methods", "kmeans", "--seeds", 1)
+    assert says in works("compare", "x.csv", "-k", 3, "--methods", "kmeans", "--seeds", 1, *HERE)
     assert says in works("report", "model", "--layout", "PCA")
     found = re.search(r'<script id="data".*?>(.*?)</script>', (tmp_path / "model/report.html").read_text("utf-8"), re.S)
     truth = json.loads(found[1])["truth"]
@@ -288,7 +289,7 @@ def test_deep_images_there_and_back(works, tmp_path):
     for i, label in enumerate(labels):
         works("predict", "model", str(i), "--out", "one.csv")
         assert labels_of("one.csv").tolist() == [label]
-    assert "kmeans" in works("compare", "all", "-k", 2, "--methods", "kmeans", "--seeds", 1)
+    assert "kmeans" in works("compare", "all", "-k", 2, "--methods", "kmeans", "--seeds", 1, *HERE)
 
 
 def test_images_there_and_back(works, tmp_path):
@@ -506,10 +507,27 @@ def test_damaged_model(refused, works, tmp_path, blobs):
 @pytest.mark.usefixtures("short")
 def test_compare_with_labels(works, tmp_path, blobs):
     data = rows_csv(tmp_path, *blobs)
-    out = works("compare", data, "-k", 3, "--methods", "tell,kmeans", "--seeds", 2, "--out", "runs.csv")
-    assert all(word in out for word in ("ACC", "NMI", "ARI", "tell", "kmeans", "100.0 ± 0.0"))
+    out = works(
+        "compare",
+        data,
+        "-k",
+        3,
+        "--methods",
+        "tell,kmeans",
+        "--seeds",
+        2,
+        *HERE,
+        "--out",
+        "runs.csv",
+        "--plot",
+        "a.html",
+    )
+    assert all(word in out for word in ("ACC", "NMI", "ARI", "silhouette", "stability", "GB", "100.0 ± 0.0"))
+    assert "plotly" in (tmp_path / "a.html").read_text()
     runs = pd.read_csv("runs.csv")
-    assert list(runs.columns) == ["method", "seed", "seconds", "ACC", "NMI", "ARI"]
+    assert list(runs.columns) == [
+        *("method", "seed", "ACC", "NMI", "ARI", "silhouette", "seconds", "gigabytes", "failure")
+    ]
     assert sorted(zip(runs["method"], runs["seed"], strict=True)) == [
         ("kmeans", 0),
         ("kmeans", 1),
@@ -531,7 +549,7 @@ def test_compare_every_method_without_labels(works, tmp_path, kind, digits):
     else:
         data = rows_npy(tmp_path, (digits[0][:40] * 255).astype(np.uint8), None)
     names = [*(method.name for method in METHODS), *BASELINES]
-    out = works("compare", data, "-k", 2, "--methods", ",".join(names), "--seeds", 1)
+    out = works("compare", data, "-k", 2, "--methods", "all", "--seeds", 1, *HERE)
     assert "silhouette" in out
     assert all(name in out for name in names)
 

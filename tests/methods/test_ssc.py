@@ -158,4 +158,4 @@ def test_bad_input_is_named_and_leaves_the_estimator_as_it_was(settings, X, erro
 
 
 def test_it_is_listed_as_transductive():
-    assert [method.load() for method in TRANSDUCTIVE] == [diffclust.SSC]
+    assert [method.load() for method in TRANSDUCTIVE] == [diffclust.SSC, diffclust.DSCNet]

@@ -66,7 +66,7 @@ def test_the_rows_of_cross_metric():
         "ARI": "82.14",
         "Precision": "83.59",
     }
-    three = {(row.spec.data, row.label): row.spec for row in find("cross-metric/table3").rows}
+    three = {(row.spec.data, row.label): row.spec for row in find("cross-metric/table3").rows if row.spec}
     assert three["mnist", "HOT"].settings["metric"] == "correlation"
     assert three["mnist", "HOE, CNN"].settings["network"] == "conv-pool"
     assert three["mnist-test", "HIT"].settings["epochs"] == 300
@@ -127,6 +127,7 @@ def test_a_part_of_a_table():
         ("k-means, CNN features", "cifar10"),
         ("GMM, CNN features", "cifar10"),
         ("FCM, CNN features", "cifar10"),
+        *((f"{name}, features", "cifar10") for name in ("SC", "SLRR", "LSC-R", "LSC-K")),
     ]
     assert [row.spec.data for row in find("tell/table1").only(["mnist: TELL, CNN"]).rows] == ["mnist"]
     assert [row.label for row in find("cross-metric/table3").only(["mnist: hoe"]).rows] == ["HOE"]
@@ -150,3 +151,14 @@ def test_an_unknown_table():
         find("tell/tabel1")
     with pytest.raises(ValueError, match="there are tell/table1, "):
         find("zzz")
+
+
+def test_classical_rows_fit_or_say_what_they_would_need():
+    rows = {(row.published[0], row.label): row for row in find("cross-metric/table3").rows if row.published}
+    assert rows["mnist-full", "LRR, pixels"].reason.endswith("n x n, of 39 GB each for 70,000 rows")
+    assert rows["mnist-test", "LRR, pixels"].spec.method == "lrr"
+    assert (rows["mnist-test", "ZAC, pixels"].seeds, rows["mnist-test", "LSC-K, pixels"].seeds) == (1, 3)
+    own = [row for row in find("kmeansnet/table1").rows if row.label == "NMF, features"]
+    assert own[0].spec.features.key == find("kmeansnet/table1").rows[4].spec.features.key  # one embedding for all
+    signed = [row for row in find("tell/table1").rows if row.label == "NMF, features"]
+    assert all("negative" in row.reason for row in signed)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..methods import METHODS, TRANSDUCTIVE
-from .errors import Wrong
+from .errors import Wrong, say
 from .folders import Source, beside
 from .options import (
     Clusters,
@@ -29,13 +29,24 @@ from .tables import print_table, print_unlabelled
 if TYPE_CHECKING:
     import numpy as np
 
+    from .workers import Ran, Task
+
+COSTS = (("seconds", 1), ("gigabytes", 2))  # and how many digits of them
+
 
 def methods() -> None:
     """What there is, with paper and file."""
+    from ..baselines import BASELINES
+
     for method in (*METHODS, *TRANSDUCTIVE):
-        only = ": for compare alone, as it labels only the rows it is given" if method in TRANSDUCTIVE else ""
+        only = ": for compare, as it labels only the rows it is given" if method in TRANSDUCTIVE else ""
         print(f"{method.name}  (diffclust.{method.estimator}){only}")
         for text in (method.title, method.paper, f"diffclust/methods/{method.module}.py"):
+            print(textwrap.fill(text, 80, initial_indent="    ", subsequent_indent="      "))
+    print("\nClassical methods, for compare:\n")
+    for baseline in BASELINES.values():
+        print(f"{baseline.name}  (diffclust.baselines.{baseline.estimator})")
+        for text in (baseline.title, baseline.paper):
             print(textwrap.fill(text, 80, initial_indent="    ", subsequent_indent="      "))
 
 
@@ -43,52 +54,118 @@ def compare(
     data: DataArgument,
     k: Clusters,
     methods: Annotated[
-        str, typer.Option(help="Ours, and kmeans, gmm, fuzzy, spectral, ssc and others; with commas between.")
+        str, typer.Option(help="Of `diffclust methods`, with commas between; 'all' for all that fit the data.")
     ] = "tell,kmeansnet,kmeans",
     seeds: Annotated[int, typer.Option(help="How many seeds each.", min=1)] = 3,
+    jobs: Annotated[
+        int | None, typer.Option(help="Processes at once; 0 for this one alone, without a time limit.", min=0)
+    ] = None,
+    time_limit: Annotated[float, typer.Option(help="Seconds that a run may take.", min=1)] = 600,
     device: Device = "auto",
     out: Annotated[Path | None, typer.Option(help="Also write every run to this .csv file.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Also draw the runs into this .html file.")] = None,
     column: ColumnOption = None,
     skip: Skip = None,
     label: Label = None,
     config: Config = None,
 ) -> None:
     """Run several methods over seeds and print the scores: mean and standard deviation."""
-    from ..baselines import BASELINES
     from ..reading.files import read
+    from .workers import Contest, Task, run_all
 
-    if out is not None:
-        check_out(out, folder=False, reads=data)
-    ours = {method.name for method in METHODS}
-    names = list(dict.fromkeys(name.strip() for name in methods.split(",") if name.strip()))
-    unknown = [name for name in names if name not in ours and name not in BASELINES]
-    if unknown or not names:
-        raise Wrong(f"Unknown method {', '.join(unknown)!r}: choose from {', '.join([*sorted(ours), *BASELINES])}.")
+    for path, option in ((out, "--out"), (plot, "--plot")):
+        if path is not None:
+            check_out(path, folder=False, option=option, reads=data)
+    names = names_of(methods)
     X, y, _ = read(data, label=label)
     wishes = wishes_of(column, skip)
-    rows = None if y is not None and ours.issuperset(names) else flat(X, wishes)
-    runs = []
-    for name in sorted(names, key=lambda name: name in ours):  # the classical are quick: what is wrong shows at once
-        for seed in range(seeds):
-            began = time.perf_counter()
-            if name in ours:
-                settings = {"random_state": seed, "device": device, "columns": wishes}
-                labels = estimator_of(name, k, settings).fit_predict(X)
-            else:
-                labels = BASELINES[name](rows, k, seed)
-            seconds = time.perf_counter() - began
-            runs.append({"method": name, "seed": seed, "seconds": seconds, **_scores(rows, y, labels)})
-    _print_runs(runs, names)
+    rows = flat(X, wishes)
+    check_rows(rows, k)
+    if methods.strip() == "all":
+        names = fitting(names, rows, k)
+    tasks = [Task(name, seed) for name in names for seed in range(seeds)]
+    contest = Contest(X, rows, k, device, wishes)
+    finished = dict(run_all(contest, tasks, at_once(device) if jobs is None else jobs, time_limit))
+    runs = [run_of(task, finished[task], rows, y) for task in tasks]
+    say_failures(runs)
+    stability = {name: agreement([finished[Task(name, seed)].labels for seed in range(seeds)]) for name in names}
+    print_runs(runs, stability)
     print_unlabelled(y)
     if out is not None:
-        import csv
+        write_runs(out, runs)
+    if plot is not None:
+        from ..plot import comparison
 
-        from ..engine.disk import written_whole
+        comparison(runs).write_html(plot, include_plotlyjs=True)
 
-        with written_whole(out) as part, part.open("w", newline="") as file:
-            writer = csv.DictWriter(file, runs[0])
-            writer.writeheader()
-            writer.writerows(runs)
+
+def names_of(methods: str) -> list[str]:
+    """The methods asked for, the classical ones first: they are quick, and what is wrong shows at once."""
+    from ..baselines import BASELINES
+
+    known = list(dict.fromkeys([*BASELINES, *(method.name for method in (*TRANSDUCTIVE, *METHODS))]))
+    names = list(dict.fromkeys(name.strip() for name in methods.split(",") if name.strip()))
+    if names == ["all"]:
+        return known
+    unknown = [name for name in names if name not in known]
+    if unknown or not names:
+        raise Wrong(f"Unknown method {', '.join(unknown)!r}: choose from {', '.join(known)}, or all.")
+    return sorted(names, key=known.index)
+
+
+def check_rows(rows: Any, k: int) -> None:
+    """Complain of what no method could use, before any of them begins."""
+    from sklearn.utils import check_array
+
+    n = len(check_array(rows, ensure_min_samples=2))
+    if not 1 <= k <= n:
+        raise Wrong(f"k={k} should be from 1 to the number of rows, {n}.")
+
+
+def fitting(names: list[str], rows: Any, k: int) -> list[str]:
+    """Those of the methods that can take these rows; what the others would need is said."""
+    from ..baselines import BASELINES
+    from ..baselines.clusterer import GB, free_memory
+
+    kept, n, free = [], len(rows), free_memory()
+    for name in names:
+        needs = BASELINES[name].needs(n, k) if name in BASELINES else 0.0
+        if needs > free:
+            say(f"{name} is left out: {n} rows would need {needs / GB:.1f} GB, and {free / GB:.1f} GB are free.")
+        elif name in BASELINES and not getattr(BASELINES[name].load(), "signed", True) and rows.min() < 0:
+            say(f"{name} is left out: it is for values of zero and more, and the smallest is {rows.min():g}.")
+        else:
+            kept.append(name)
+    return kept
+
+
+def at_once(device: str) -> int:
+    """How many processes: as many as processors, or one where they would share a GPU."""
+    import os
+
+    from ..engine.runtime import choose_device
+
+    return 1 if choose_device(device).type == "cuda" else os.cpu_count() or 1
+
+
+def run_of(task: "Task", ran: "Ran", rows: Any, y: Any) -> dict[str, Any]:
+    """A run as a line; None for what is not known."""
+    from ..metrics import silhouette
+
+    line = {**task._asdict(), **dict.fromkeys(() if y is None else ("ACC", "NMI", "ARI")), "silhouette": None}
+    if ran.labels is not None:
+        line |= {**({} if y is None else scores_of(y, ran.labels)), "silhouette": silhouette(rows, ran.labels)}
+    memory = None if ran.labels is None else round(ran.memory / 1e9, 3)
+    return {**line, "seconds": round(ran.seconds, 3), "gigabytes": memory, "failure": ran.failure}
+
+
+def say_failures(runs: list[dict[str, Any]]) -> None:
+    """Why runs have no scores; an error where none has."""
+    failures = dict.fromkeys((run["method"], run["failure"]) for run in runs if run["failure"])
+    for name, failure in failures:
+        say(f"{name}: {failure}")
+    if all(run["failure"] for run in runs):
+        raise RuntimeError("No run came to its end.")
 
 
 def demo(
@@ -108,7 +185,7 @@ def demo(
     rows = []
 
     def entry(name: str, labels: "np.ndarray", seconds: float) -> None:
-        values = _scores(None, y, labels).values()
+        values = scores_of(y, labels).values()
         rows.append([name, *(f"{100 * value:.1f}" for value in values), f"{seconds:.1f}"])
 
     began = time.perf_counter()
@@ -156,27 +233,52 @@ def flat(X: Any, wishes: dict[str, str] | None = None) -> Any:
     return X.reshape(len(X), -1)
 
 
-def _scores(rows: Any, y: Any, labels: Any) -> dict[str, float]:
-    """Against y if it is known, else of the rows themselves."""
-    from ..metrics import accuracy, ari, is_labelled, nmi, silhouette
+def scores_of(y: Any, labels: Any) -> dict[str, float]:
+    """Against the labels that are known."""
+    from ..metrics import accuracy, ari, is_labelled, nmi
 
-    if y is None:
-        return {"silhouette": silhouette(rows, labels)}
     known = is_labelled(y)
     y, labels = y[known], labels[known]
     return {"ACC": accuracy(y, labels), "NMI": nmi(y, labels), "ARI": ari(y, labels)}
 
 
-def _print_runs(runs: list[dict[str, Any]], names: list[str]) -> None:
+def agreement(labels: list[Any]) -> float | None:
+    """Stability: the mean adjusted Rand index of two seeds' labels."""
+    from itertools import combinations
+    from statistics import mean
+
+    from ..metrics import ari
+
+    pairs = list(combinations([each for each in labels if each is not None], 2))
+    return mean(ari(a, b) for a, b in pairs) if pairs else None
+
+
+def print_runs(runs: list[dict[str, Any]], stability: dict[str, float | None]) -> None:
+    """A line a method: means and spreads over its seeds."""
     from statistics import mean, stdev
 
-    columns = [key for key in runs[0] if key not in ("method", "seed", "seconds")]
+    columns = [key for key in ("ACC", "NMI", "ARI", "silhouette") if key in runs[0]]
     rows = []
-    for name in names:
-        own = [run for run in runs if run["method"] == name]
+    for name, alike in stability.items():
+        own = [run for run in runs if run["method"] == name and not run["failure"]]
         cells = []
         for column in columns:
             values = [100 * run[column] for run in own]
-            cells.append(f"{mean(values):.1f}" + (f" ± {stdev(values):.1f}" if len(values) > 1 else ""))
-        rows.append([name, *cells, f"{mean(run['seconds'] for run in own):.1f}"])
-    print_table(["", *columns, "seconds"], rows)
+            spread = f" ± {stdev(values):.1f}" if len(values) > 1 else ""
+            cells.append(f"{mean(values):.1f}{spread}" if values else "")
+        cells.append("" if alike is None else f"{100 * alike:.1f}")
+        cells += [f"{mean(run[key] for run in own):.{places}f}" if own else "" for key, places in COSTS]
+        rows.append([name, *cells])
+    print_table(["", *columns, "stability", "seconds", "GB"], rows)
+
+
+def write_runs(out: Path, runs: list[dict[str, Any]]) -> None:
+    """Every run, a line each."""
+    import csv
+
+    from ..engine.disk import written_whole
+
+    with written_whole(out) as part, part.open("w", newline="") as file:
+        writer = csv.DictWriter(file, runs[0])
+        writer.writeheader()
+        writer.writerows(runs)

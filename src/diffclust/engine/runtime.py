@@ -4,6 +4,7 @@ import contextlib
 import os
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,18 @@ def choose_device(wish: str | torch.device) -> torch.device:
     except (RuntimeError, AssertionError) as error:
         raise ValueError(f"device={wish!r} cannot be used here: {str(error).splitlines()[0]}") from None
     return device
+
+
+def free_memory(device: str = "cpu") -> float:
+    """Bytes that a method may take there now."""
+    place = choose_device(device)
+    if place.type == "cuda":
+        return float(torch.cuda.mem_get_info(place)[0])
+    meminfo = Path("/proc/meminfo")
+    if meminfo.exists():
+        (line,) = (line for line in meminfo.read_text().splitlines() if line.startswith("MemAvailable"))
+        return 1024 * float(line.split()[1])
+    return float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
 
 
 def choose_precision(wish: str, device: torch.device) -> str:

@@ -88,7 +88,7 @@ METHODS = (
     ),
 )
 
-# Methods that train no network and label only the rows they were given: there is nothing to predict with.
+# Methods that label only the rows they were given: there is nothing to predict with.
 TRANSDUCTIVE = (
     Method(
         "ssc",
@@ -96,5 +96,12 @@ TRANSDUCTIVE = (
         "ssc",
         "rows written by few others; the graph of who writes whom is cut",
         "Elhamifar and Vidal, Sparse Subspace Clustering: Algorithm, Theory, and Applications, TPAMI 2013",
+    ),
+    Method(
+        "dscnet",
+        "DSCNet",
+        "dscnet",
+        "codes of an autoencoder that write one another; the graph of who writes whom is cut",
+        "Ji et al., Deep Subspace Clustering Networks, NeurIPS 2017",
     ),
 )

@@ -281,7 +281,7 @@ def _is_sound(estimator: Any, X: Any) -> bool:
         return len(X) > 0 and X.shape[1] == estimator.n_features_in_ and bool(np.isfinite(X.sum()))
 
 
-def _in_numbers(check: Callable[[], Any]) -> Any:
+def in_numbers(check: Callable[[], Any]) -> Any:
     """What scikit-learn's check gives, where that is numbers: it lets dates pass as numbers of seconds."""
     try:
         X = check()
@@ -298,7 +298,7 @@ def _read_array(estimator: Any, X: Any, fitting: bool) -> Given:
     if not fitting and _is_sound(estimator, X):
         pass
     elif (np.ndim(X) if isinstance(X, (list, tuple)) else getattr(X, "ndim", 2)) > 2:
-        X = _in_numbers(lambda: check_array(X, dtype="numeric", allow_nd=True, estimator=estimator))
+        X = in_numbers(lambda: check_array(X, dtype="numeric", allow_nd=True, estimator=estimator))
     else:
         if not fitting:
             _check_cells(estimator, X)
@@ -306,7 +306,7 @@ def _read_array(estimator: Any, X: Any, fitting: bool) -> Given:
         # what is mapped is checked as it is read: it may be larger than memory
         finite = not mapped or X.dtype.kind != "f"
         how: dict[str, Any] = {"accept_sparse": "csr", "dtype": "numeric", "ensure_all_finite": finite}
-        X = _in_numbers(lambda: validate_data(judge, X, reset=fitting, **how))
+        X = in_numbers(lambda: validate_data(judge, X, reset=fitting, **how))
         if hasattr(judge, "feature_names_in_"):
             attributes["feature_names_in_"] = judge.feature_names_in_
     if sp.issparse(X):

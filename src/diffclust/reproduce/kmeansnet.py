@@ -15,8 +15,10 @@ five more readings of that kind, in `kmeansnet/readings`.
 
 from typing import Any
 
+from .classical import classical_rows
 from .spec import PaperTable, Row, Spec
 from .tell import ALL_SCORES, NO_CIFAR100
+from .tell import PRINTED as CLASSICAL
 
 PAPER = "k-meansNet"
 MNIST, CIFAR = "mnist-full", "cifar10-full"
@@ -173,6 +175,7 @@ TABLES = (
                 "scatter",
             ),
             Row("k-means, dense features", kmeans(AE["dense"]), (MNIST, "k-means", VARIANT)),
+            *classical_rows("mnist", (MNIST, VARIANT), ("FCM", *CLASSICAL), 70_000, features=AE["dense"]),
             Row(
                 "k-meansNet, literal",
                 centres(AE_CIFAR, "cifar10", "cifar10"),
@@ -186,6 +189,7 @@ TABLES = (
                 "scatter",
             ),
             Row("k-means, dense features", kmeans(AE_CIFAR, "cifar10"), (CIFAR, "k-means", VARIANT)),
+            *classical_rows("cifar10", (CIFAR, VARIANT), ("FCM", *CLASSICAL), 60_000, features=AE_CIFAR),
         ),
         (PAPER, "1"),
         METRICS,

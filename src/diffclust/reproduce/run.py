@@ -297,15 +297,15 @@ def load_samples(spec: Spec) -> tuple[Any, Any]:
 
 
 def classical(spec: Spec, X: Any, seed: int) -> Any:
-    """Labels by a classical method; k-means with settings of its own is scikit-learn's."""
+    """Labels by a classical method; k-means with settings of its own is scikit-learn's as it comes."""
     settings = dict(spec.settings)
     k = settings.pop("n_clusters")
     X = X.astype(np.float64) if sp.issparse(X) else np.asarray(X, np.float64).reshape(len(X), -1)
-    if settings:
+    if settings and spec.method == "kmeans":
         from sklearn.cluster import KMeans
 
         return KMeans(k, random_state=seed, **settings).fit_predict(X)
-    return BASELINES[spec.method](X, k, seed)
+    return BASELINES[spec.method](X, k, seed, **settings)
 
 
 def validation_split(n: int, share: float) -> tuple[Any, Any]:

@@ -41,24 +41,35 @@ class RowDictionary(Autoencoder):
             return ((x.flatten(1) @ self.atoms.T).abs() < 1 - SAME).to(x.dtype)
 
 
+SSCNET_MAPS = (32, 64, 128)
+
+
 class ConvDictionary(Autoencoder):
     """SSCNet's dictionary for images: 3x3 convolutions of stride 2 with 32, 64 and 128 maps, mirrored, nothing but
-    ReLU between them; the codes are the last maps."""
+    ReLU between them; the codes are the last maps. DSC-Net has others."""
 
-    def __init__(self, input_shape: Sequence[int], embedding_dim: int = 0, output: Output = "linear") -> None:
+    def __init__(
+        self,
+        input_shape: Sequence[int],
+        embedding_dim: int = 0,
+        output: Output = "linear",
+        maps: Sequence[int] = SSCNET_MAPS,
+    ) -> None:
         c, h, w = image_shape(tuple(input_shape), 4, "conv-dictionary")
         sizes = [(h, w)]
-        for _ in range(3):
+        for _ in maps:
             sizes.append(((sizes[-1][0] + 1) // 2, (sizes[-1][1] + 1) // 2))
-        maps = (c, 32, 64, 128)
         super().__init__(input_shape, maps[-1] * sizes[-1][0] * sizes[-1][1], "linear")
+        if tuple(maps) != SSCNET_MAPS:  # models that were saved before there were others do not say it
+            self.config |= {"maps": list(maps)}
+        maps = (c, *maps)
         down: list[nn.Module] = []
         up: list[nn.Module] = []
-        for i in range(3):
+        for i in range(len(sizes) - 1):
             down += [nn.ReLU()] if i else []
             down.append(nn.Conv2d(maps[i], maps[i + 1], 3, 2, 1))
             extra = (1 - sizes[i][0] % 2, 1 - sizes[i][1] % 2)  # what a stride of 2 lost to rounding
             up = [nn.ConvTranspose2d(maps[i + 1], maps[i], 3, 2, 1, output_padding=extra), *up]
-            up = [nn.ReLU(), *up] if i < 2 else up
+            up = [nn.ReLU(), *up] if i < len(sizes) - 2 else up
         self.encoder = nn.Sequential(*down, nn.Flatten())
         self.decoder = nn.Sequential(nn.Unflatten(1, (maps[-1], *sizes[-1])), *up)

@@ -1,0 +1,110 @@
+"""What the classical methods share: settings and rows that are checked, memory that is asked for first."""
+
+from abc import abstractmethod
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClusterMixin
+from sklearn.utils.validation import validate_data
+from torch import Tensor
+
+from ..engine.runtime import choose_device, free_memory, restart_seeds
+from ..estimator.knobs import check_knobs, check_seed, knob
+from ..estimator.settings import check_device, hyperparameters
+from ..methods.ssc import unit_length
+from ..reading.inputs import in_numbers
+from .cut import cut
+
+__all__ = ["AffinityClusterer", "ClassicalClusterer", "check_device", "free_memory", "hyperparameters", "knob"]
+
+Rows = NDArray[np.float64]
+Labels = NDArray[np.int64]
+
+GB = 1e9
+SCALES = "LSC ('lsc-k') and 'spectral' grow with n alone"
+
+
+@hyperparameters
+class ClassicalClusterer(ClusterMixin, BaseEstimator):
+    """A method without a network. It labels the rows it is given; `predict` is there where the method has one.
+
+    Args:
+        n_clusters: how many.
+        random_state: an int for the same answer every time.
+
+    Attributes:
+        labels_: the cluster of each row of X (n,).
+    """
+
+    squares: ClassVar[float] = 0  # matrices of n x n doubles held at a time
+    signed: ClassVar[bool] = True  # whether rows may have negative values
+
+    n_clusters: int = knob(8, low=1, kw_only=False)
+    random_state: int | np.random.RandomState | None = knob(None, check=check_seed)
+
+    @abstractmethod
+    def label(self, X: Rows, seed: int) -> Labels:
+        """A cluster for each row; more may be left in attributes."""
+
+    def fit(self, X: Any, y: object = None) -> Self:
+        """Label the rows X; y is ignored."""
+        check_knobs(self)
+        X = in_numbers(lambda: validate_data(self, X, dtype=np.float64, ensure_min_samples=2))
+        if not X.flags.writeable:  # torch would warn of it
+            X = X.copy()
+        n = len(X)
+        if n < self.n_clusters:
+            raise ValueError(f"n_samples={n} should be >= n_clusters={self.n_clusters}.")
+        if not self.signed and X.min() < 0:
+            # the words scikit-learn's checks look for, and the number
+            raise ValueError(
+                f"Negative values in data passed to {type(self).__name__}: the smallest is {X.min():g}, and the method "
+                "is for values of zero and more."
+            )
+        self.check_memory(n)
+        (seed,) = restart_seeds(self.random_state, 1)
+        self.labels_ = np.asarray(self.label(X, seed), dtype=np.int64)
+        return self
+
+    def needs(self, n: int) -> float:
+        """Bytes for n rows, beside the rows themselves and what grows with n alone."""
+        return 8 * self.squares * n**2
+
+    def check_memory(self, n: int) -> None:
+        """A ValueError where n rows would need more than there is."""
+        free = free_memory(getattr(self, "device", "cpu"))
+        if self.needs(n) > free:
+            raise ValueError(
+                f"{type(self).__name__} on {n} rows needs {self.needs(n) / GB:.1f} GB, as it compares all pairs, and "
+                f"{free / GB:.1f} GB are free. Give fewer rows, or take a method that needs no pairs: {SCALES}."
+            )
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.positive_only = not self.signed
+        return tags
+
+
+@hyperparameters
+class AffinityClusterer(ClassicalClusterer):
+    """A method that makes a graph of the rows and cuts it.
+
+    Args:
+        device: where: "auto", "cpu", "cuda", ...
+    """
+
+    unit_rows: ClassVar[bool] = True  # whether rows are brought to length one first
+
+    device: str = knob("auto", check=check_device)
+
+    @abstractmethod
+    def affinity(self, x: Tensor) -> Tensor:
+        """W of the rows x (n, d): symmetric, not negative, (n, n), dense or sparse."""
+
+    def label(self, X: Rows, seed: int) -> Labels:
+        x = torch.from_numpy(X).to(choose_device(self.device))
+        if self.unit_rows:
+            x = unit_length(x)
+        return cut(self.affinity(x), self.n_clusters, seed)

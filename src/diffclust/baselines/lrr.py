@@ -1,0 +1,106 @@
+"""LRR: low rank representation, robust against rows that are wrong as a whole.
+
+Liu, Lin, Yan, Sun, Yu, Ma: "Robust Recovery of Subspace Structures by Low-Rank Representation", TPAMI 2013. With the
+rows of X as columns::
+
+    min |Z|_* + λ |E|_{2,1}   such that   X = X Z + E
+
+by the inexact method of augmented Lagrange multipliers. With X = P S Qᵀ the solution is Z = Q Z~, and in the
+coordinates P the problem has r x n unknowns in the place of n x n::
+
+    min |Z~|_* + λ |E|_{2,1}   such that   S Qᵀ = S Z~ + E
+
+    J  <- singular values of Z~ + Y2/μ, less 1/μ
+    Z~ <- (I + S²)^-1 (S (S Qᵀ - E) + J + (S Y1 - Y2)/μ)
+    E  <- columns of S Qᵀ - S Z~ + Y1/μ, shorter by λ/μ
+    Y1 += μ (S Qᵀ - S Z~ - E),   Y2 += μ (Z~ - J),   μ *= ρ
+
+From Z = U Σ Vᵀ, M = U Σ^½ with rows of unit length: W_ij = (M Mᵀ)_ij².
+"""
+
+import warnings
+from typing import ClassVar, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from sklearn.exceptions import ConvergenceWarning
+from torch import Tensor
+
+from .clusterer import AffinityClusterer, hyperparameters, knob
+
+FIRST, LAST, FACTOR = 1e-2, 1e6, 1.05  # of μ
+
+
+class Solution(NamedTuple):
+    """Z = Q Z~ without its n x n entries, and what certifies it."""
+
+    q: Tensor  # (n, r)
+    z: Tensor  # Z~ (r, n)
+    e: Tensor  # E (r, n), in the coordinates P
+    y: Tensor  # Y1 (r, n), the multiplier of the constraint
+    s: Tensor  # (r,)
+    n_iter: int
+    gap: float  # by which the constraints are missed, the largest entry
+
+
+@hyperparameters
+class LRR(AffinityClusterer):
+    """Low rank representation.
+
+    Args:
+        weight: λ, of the errors, for rows of unit length. Less calls more rows wrong.
+        max_iter: iterations at most.
+        tol: stop when no constraint is missed by more.
+    """
+
+    squares: ClassVar[float] = 2
+
+    weight: float = knob(0.3, above=0)
+    max_iter: int = knob(500, low=1)
+    tol: float = knob(1e-6, above=0)
+
+    def affinity(self, x: Tensor) -> Tensor:
+        """W_ij = (M Mᵀ)_ij²."""
+        found = low_rank_representation(x, self.weight, self.max_iter, self.tol)
+        self.n_iter_ = found.n_iter
+        if found.gap > self.tol:
+            warnings.warn(
+                f"LRR misses its constraints by {found.gap:.2g} after max_iter={self.max_iter}, tol={self.tol:g}.",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
+        u, s, _ = torch.linalg.svd(found.z, full_matrices=False)
+        m = F.normalize((found.q @ u) * s.sqrt(), dim=1)
+        return (m @ m.T).square_()
+
+
+def low_rank_representation(x: Tensor, weight: float, max_iter: int = 500, tol: float = 1e-6) -> Solution:
+    """The solution for the rows x (n, d)."""
+    q, s, _ = torch.linalg.svd(x, full_matrices=False)
+    kept = s > 1e-10 * s[0].clamp_min(torch.finfo(s.dtype).tiny)
+    q, s = q[:, kept], s[kept]
+    data, a = s[:, None] * q.T, s[:, None]
+    z = e = y1 = y2 = torch.zeros_like(data)
+    mu, gap, n_iter = FIRST, float("inf"), 0
+    while n_iter < max_iter and gap > tol:
+        j = shrink_spectrum(z + y2 / mu, 1 / mu)
+        z = (a * (data - e) + j + (a * y1 - y2) / mu) / (1 + a**2)
+        e = shrink_columns(data - a * z + y1 / mu, weight / mu)
+        missed, split = data - a * z - e, z - j
+        y1, y2 = y1 + mu * missed, y2 + mu * split
+        gap = max(missed.abs().max().item(), split.abs().max().item()) if data.numel() else 0.0
+        mu, n_iter = min(mu * FACTOR, LAST), n_iter + 1
+    return Solution(q, z, e, y1, s, n_iter, gap)
+
+
+def shrink_spectrum(m: Tensor, by: float) -> Tensor:
+    """Singular values less `by`, none below zero, of a matrix (r, n) with few rows."""
+    squared, u = torch.linalg.eigh(m @ m.T)
+    s = squared.clamp_min(torch.finfo(m.dtype).tiny).sqrt()
+    return (u * (1 - by / s).clamp_min(0)) @ (u.T @ m)
+
+
+def shrink_columns(m: Tensor, by: float) -> Tensor:
+    """Lengths of the columns less `by`, none below zero."""
+    length = m.norm(dim=0).clamp_min(torch.finfo(m.dtype).tiny)
+    return m * (1 - by / length).clamp_min(0)

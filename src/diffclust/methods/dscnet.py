@@ -1,0 +1,236 @@
+"""DSC-Net: deep subspace clustering. Codes of an autoencoder that write one another.
+
+Ji, Zhang, Li, Salzmann, Reid: "Deep Subspace Clustering Networks", NeurIPS 2017.
+
+An autoencoder f, g is trained alone; then a layer of weights C (n, n) is put between its halves, which writes each code
+by the others, Z = f(X), and all learn together on all rows at once, eq. (4)::
+
+    min ½ |X - g(C Z)|² + λ1 |C|² + λ2/2 |Z - C Z|²,   diag(C) = 0
+
+With no network (f and g the identity) that is ridge regression, LSR1 with λ = 2 λ1 / (1 + λ2). The graph of C is
+made clean as the authors' code does it: of each row the largest coefficients are kept, up to a share of their sum; the
+symmetric part of that is cut down to rank d k + 1, from which rows M at unit length have W = max(0, M Mᵀ)^p; and W is
+cut (`ssc.spectral_labels`).
+
+It is transductive: there is a coefficient for each pair of the rows it was given, and none for others.
+"""
+
+import contextlib
+import warnings
+from typing import Any, Self
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+import torch.nn.functional as F
+from sklearn.base import BaseEstimator, ClusterMixin
+from sklearn.exceptions import ConvergenceWarning
+from torch import Tensor, nn
+
+from ..engine.checkpoint import Checkpoint
+from ..engine.data import Batch, Data
+from ..engine.distributed import current_processes
+from ..engine.loop import train
+from ..engine.model import ClusterModel, Losses, Pretraining
+from ..engine.optimizers import make_optimizer
+from ..engine.phase import Callback, Phase
+from ..engine.restart import Job, Restart
+from ..engine.runtime import Randomness, choose_device, free_memory, learning, restart_seeds
+from ..estimator import networks
+from ..estimator.knobs import check_knobs, check_seed, knob
+from ..estimator.settings import check_device, hyperparameters
+from ..metrics import effective_clusters
+from ..nn.autoencoders import Autoencoder
+from ..nn.cluster import ClusterLayer
+from ..reading.inputs import read_rows
+from .ssc import ABSENT_METHODS, join_strays, spectral_labels
+
+FIRST = 1e-4  # every coefficient at the start, the authors'
+MAPS = (15,)  # of the authors' network for COIL-20: one convolution of stride 2
+BATCH = 256  # rows a step while the autoencoder is trained alone
+COPIES = 8  # of C: its gradient, Adam's two means, what a step holds
+
+
+class DSCNetModel(ClusterModel):
+    def __init__(self, autoencoder: Autoencoder, clusters: ClusterLayer, settings: "DSCNet", n_samples: int) -> None:
+        super().__init__(autoencoder, clusters)
+        self.weight, self.expression = settings.weight, settings.expression
+        self.c = nn.Parameter(torch.full((n_samples, n_samples), FIRST))
+        clusters.weight.requires_grad_(False)
+
+    def coefficients(self) -> Tensor:
+        """C, zero on the diagonal."""
+        return self.c - torch.diag_embed(self.c.diagonal())
+
+    def loss(self, batch: Batch) -> Losses:
+        """Eq. (4), divided by the number of rows."""
+        n = len(self.c)
+        z = self.embed(batch.x)
+        c = self.coefficients()[batch.index][:, batch.index]
+        written = c @ z
+        losses = {
+            "expression": self.expression / 2 * (z - written).square().sum() / n,
+            "coefficients": self.weight * c.square().sum() / n,
+        }
+        reconstruction = self.autoencoder.reconstruction_loss(batch.clean, written)
+        return {"reconstruction": self.autoencoder.n_values / 2 * reconstruction, **losses}
+
+    def clustering_loss(self, z: Tensor) -> Tensor:
+        return self.clusters.distances(z).amin(1)
+
+
+class Unwatched(contextlib.nullcontext[None]):
+    """Nobody is told of the epochs."""
+
+    callbacks: list[Callback] = []  # noqa: RUF012
+
+
+@hyperparameters
+class DSCNet(ClusterMixin, BaseEstimator):
+    """Deep subspace clustering: for some thousand images, as faces and objects seen from all sides.
+
+    It is transductive: `fit_predict` labels the rows it is given, and there is no `predict`. Memory and time of a step
+    grow with the square of the number of rows; what n rows need is checked before training. The defaults are the
+    authors' for COIL-20. They chose how long to train by looking at the labels; here it is as long as `epochs` says.
+
+    Args:
+        n_clusters: how many.
+        network: "auto" (images: one convolution of stride 2 with 15 maps, whose values are the codes; rows: dense),
+            another name, or a module with `encode` and `decode`.
+        embedding_dim: width of the codes of a dense network.
+        weight: λ1, of |C|².
+        expression: λ2, of |Z - C Z|².
+        pretrain_epochs: epochs of the autoencoder alone.
+        epochs: steps on all rows at once.
+        lr: Adam's learning rate.
+        keep: the share of the sum of a row's coefficients that is kept, the largest first.
+        subspace_dim: d, about the dimension of a subspace.
+        power: p; more makes what is near nearer.
+        device: "auto", "cpu", "cuda", ...
+        random_state: an int for the same answer every time.
+
+    Attributes:
+        labels_: the cluster of each row of X (n,).
+        coefficients_: C (n, n).
+        affinity_matrix_: W (n, n).
+        history_: a dict for each epoch: phase, epoch, and every part of the loss.
+        diagnostics_: sizes of the clusters and warnings.
+    """
+
+    n_clusters: int = knob(8, low=1, kw_only=False)
+    network: str | nn.Module = "auto"
+    embedding_dim: int = knob(64, low=1)
+    weight: float = knob(1.0, low=0)
+    expression: float = knob(30.0, low=0)
+    pretrain_epochs: int = knob(200, low=0)
+    epochs: int = knob(40, low=1)
+    lr: float = knob(1e-3, above=0)
+    keep: float = knob(0.04, above=0, high=1)
+    subspace_dim: int = knob(12, low=1)
+    power: float = knob(8.0, above=0)
+    device: str = knob("auto", check=check_device)
+    random_state: int | np.random.RandomState | None = knob(None, check=check_seed)
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Label the rows X; y is ignored."""
+        check_knobs(self)
+        if not current_processes().alone:
+            raise ValueError("DSCNet cannot be shared by several processes: it writes every row by all others.")
+        given = read_rows(self, X, fitting=True)
+        n, device = len(given.rows), choose_device(self.device)
+        self._check_size(n)
+        (seed,) = restart_seeds(self.random_state, 1)
+        with learning():
+            restart = self._restart(Data(given.rows, device, n), Data(given.rows, device, BATCH), seed)
+            train([restart])
+        model = restart.model
+        assert isinstance(model, DSCNetModel)
+        with torch.no_grad():
+            c = model.coefficients().double().cpu()
+            z = F.normalize(restart.data.map(model.embed).double().cpu(), dim=1)
+        w = self.affinity(c)
+        labels, found = spectral_labels(sp.csr_array(w.numpy()), self.n_clusters, seed)
+        for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("__")]:
+            delattr(self, name)
+        for name, value in given.attributes.items():
+            setattr(self, name, value)
+        self.labels_ = join_strays(z, labels)
+        self.coefficients_, self.affinity_matrix_ = c.numpy(), w.numpy()
+        self.history_, self.n_iter_ = restart.history, int(self.epochs)
+        self.diagnostics_ = self._diagnose(found)
+        for message in self.diagnostics_["warnings"]:
+            warnings.warn(message, ConvergenceWarning, stacklevel=2)
+        return self
+
+    def affinity(self, c: Tensor) -> Tensor:
+        """W of the coefficients C (n, n)."""
+        kept = keep_largest(c, self.keep)
+        values, vectors = torch.linalg.eigh((kept + kept.T) / 2)
+        largest = values.abs().argsort(descending=True)[: self.subspace_dim * self.n_clusters + 1]
+        m = F.normalize(vectors[:, largest] * values[largest].abs().sqrt(), dim=1)
+        w = (m @ m.T).clamp_min(0) ** self.power
+        return w.fill_diagonal_(0)
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ABSENT_METHODS:
+            raise AttributeError(
+                f"DSCNet has no {name!r}: it is transductive and labels only the rows it was fitted on (labels_, "
+                "fit_predict). SSCNet answers for new rows."
+            )
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def _check_size(self, n: int) -> None:
+        if n < 2:
+            raise ValueError(f"Found array with {n} sample(s) while a minimum of 2 is required by DSCNet.")
+        if n < self.n_clusters:
+            raise ValueError(f"n_samples={n} should be >= n_clusters={self.n_clusters}.")
+        needs, free = 4.0 * COPIES * n**2, free_memory(self.device)
+        if needs > free:
+            raise ValueError(
+                f"DSCNet on {n} rows needs {needs / 1e9:.1f} GB, a coefficient for each pair, and "
+                f"{free / 1e9:.1f} GB are free. Give fewer rows, or take SSCNet, which learns in batches."
+            )
+
+    def _restart(self, data: Data, parts: Data, seed: int) -> Restart:
+        """The autoencoder alone, on parts of the data, then all together on all rows."""
+        randomness = Randomness(seed, data.device)
+        with randomness.borrowed():
+            network = self._network(data)
+            clusters = ClusterLayer(self.n_clusters, network.embedding_dim)
+            model = DSCNetModel(network, clusters, self, len(data)).to(data.device)
+        phases = [Phase("clustering", model, data, make_optimizer(model, "adam", self.lr), int(self.epochs))]
+        if model.network_learns:
+            alone = Pretraining(model)
+            optimizer = make_optimizer(alone, "adam", self.lr)
+            phases.insert(0, Phase("pretraining", alone, parts, optimizer, int(self.pretrain_epochs)))
+        job = Job(data.device, Checkpoint(None, 1, {}, [seed]), Unwatched())
+        return Restart(job, 0, model, data, phases, randomness)
+
+    def _network(self, data: Data) -> Autoencoder:
+        if self.network == "auto" and len(data.row_shape) == 3:
+            return networks.build("conv-dictionary", data, 0, {"conv-dictionary": {"maps": MAPS}})
+        return networks.build(self.network, data, self.embedding_dim, {})
+
+    def _diagnose(self, found: dict[str, Any]) -> dict[str, Any]:
+        sizes = np.bincount(self.labels_, minlength=self.n_clusters)
+        empty = int((sizes == 0).sum())
+        messages = [f"{empty} of {self.n_clusters} clusters are empty."] if empty else []
+        if found["isolated"]:
+            messages.append(f"{found['isolated']} rows are written by no other.")
+        return {"sizes": sizes.tolist(), "effective_clusters": effective_clusters(self.labels_), "warnings": messages}
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.three_d_array = True
+        return tags
+
+
+def keep_largest(c: Tensor, share: float) -> Tensor:
+    """Of each row's absolute values the largest, until they make this share of their sum; zeros in place of the
+    others."""
+    size = c.abs()
+    ordered, places = size.sort(dim=1, descending=True)
+    before = ordered.cumsum(1) - ordered
+    kept = before < share * ordered.sum(1, keepdim=True)
+    return torch.zeros_like(size).scatter_(1, places, torch.where(kept, ordered, 0.0))
