@@ -60,7 +60,7 @@ class SSCNet(PrototypeClusterer):
     epochs, the number of layers, the truncation, first weights and the width of the classifier are not. Every block has
     convolutional dictionaries of its own, eigenvector layers follow the graph of a batch, a learnt map G brings what
     they give into one space, k-means there makes the pseudo-labels, and a classifier reads G; images are as they are.
-    Taken literally its loss has a minimum without any codes, and it ends there. pipeline="references" is the same
+    Taken literally its loss has a minimum without any codes, and need not stay finite. pipeline="references" is the same
     system, mended where that is so. In both a row is answered beside a kept batch of references, so that its label does
     not depend on its company, where in the paper it does.
 

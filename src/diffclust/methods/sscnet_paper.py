@@ -14,8 +14,8 @@
         L_K = Σ_i cross-entropy(classifier(G(y_i)), pseudo-label)
 
 "paper" is this to the letter: the graph is that of the batch at hand, and E is what the last block has for the errors.
-Three things do not hold. E costs nothing where its threshold B2 grows, and |Z|_1 nothing where A does: both go to zero,
-and with them whatever the codes say. A row's y is known up to a rotation only, which differs from batch to batch, and
+Three things do not hold. E costs nothing where its threshold B2 grows, and |Z|_1 nothing where A does: the loss is least
+without codes. A row's y is known up to a rotation only, which differs from batch to batch, and
 no fixed G undoes that. "references" mends them: L1 is the default's (`sscnet_codes`), losses are means, and a batch's
 rows have edges to a kept set of reference rows, whose graph goes through the layers from one Y(0) in every step.
 
