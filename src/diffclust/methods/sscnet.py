@@ -60,8 +60,8 @@ class SSCNet(PrototypeClusterer):
     epochs, the number of layers, the truncation, first weights and the width of the classifier are not. Every block has
     convolutional dictionaries of its own, eigenvector layers follow the graph of a batch, a learnt map G brings what
     they give into one space, k-means there makes the pseudo-labels, and a classifier reads G; images are as they are.
-    Taken literally its loss has a minimum without any codes, and need not stay finite. pipeline="references" is the same
-    system, mended where that is so. In both a row is answered beside a kept batch of references, so that its label does
+    Taken literally its loss has a minimum without any codes, and need not stay finite. pipeline="references" is that
+    system, mended where it is so. In both a row is answered beside a kept batch of references, so that its label does
     not depend on its company, where in the paper it does.
 
     embedding_dim is the width of the classifier's last layer, and of the codes of a network. Decoding goes by way of

@@ -14,9 +14,9 @@
         L_K = Σ_i cross-entropy(classifier(G(y_i)), pseudo-label)
 
 "paper" is this to the letter: the graph is that of the batch at hand, and E is what the last block has for the errors.
-Three things do not hold. E costs nothing where its threshold B2 grows, and |Z|_1 nothing where A does: the loss is least
-without codes. A row's y is known up to a rotation only, which differs from batch to batch, and
-no fixed G undoes that. "references" mends them: L1 is the default's (`sscnet_codes`), losses are means, and a batch's
+Three things do not hold. E costs nothing where its threshold B2 grows, and |Z|_1 nothing where A does: the loss is
+least without codes. A row's y is known up to a rotation only, which differs from batch to batch, and no fixed G undoes
+that. "references" mends them: L1 is the default's (`sscnet_codes`), losses are means, and a batch's
 rows have edges to a kept set of reference rows, whose graph goes through the layers from one Y(0) in every step.
 
 Either way an answer is given beside the references: a row's y is the mean of its nearest references' by weight, which

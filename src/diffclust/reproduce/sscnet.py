@@ -135,8 +135,8 @@ def _of(spec: Spec, n: int) -> Spec:
 
 NOTES = (
     "NMI is the geometric one. To the letter: 10 layers, 10 epochs (USPS 50), first weights as He et al. draw them; "
-    "its loss need not stay finite, and has a minimum without codes. Mended and ours: settings of our own, chosen with scores on USPS "
-    "in view. The paper has no COIL-20."
+    "its loss need not stay finite, and has a minimum without codes. Mended and ours: settings of our own, chosen with "
+    "scores on USPS in view. The paper has no COIL-20."
 )
 
 TABLES = (
