@@ -15,6 +15,7 @@ from subspaces import ROWS, K, draw
 from torch import Tensor
 
 from diffclust import SSCNet
+from diffclust.methods.sscnet_codes import Codes
 from diffclust.nn import LADMMBlock
 
 RESULTS = Path(__file__).parent / "results" / "ladmm.csv"
@@ -22,8 +23,8 @@ FIELDS = ["rows", "blocks", "seed", "objective", "classical_same_depth", "classi
 MOST = 2000
 
 
-def objective(model: torch.nn.Module, z: Tensor, t: Tensor, fit: Tensor) -> float:
-    return float(sum(model.coding_losses(z, t, fit).values()))
+def objective(model: torch.nn.Module, codes: Codes) -> float:
+    return float(sum(model.coding_losses(codes).values()))
 
 
 @torch.no_grad()
@@ -32,11 +33,11 @@ def classical(model: torch.nn.Module, x: Tensor) -> list[float]:
     # λ|Z|_1 + |E| with penalty 1: divided by λ, the penalty is 1/λ
     weight = 1 / model.sparsity
     block = LADMMBlock.classical(model.autoencoder.atoms.T.contiguous(), lam=weight, penalty=weight)
-    _, t, _ = model.codes(x)
+    t = model.codes(x).x
     allowed, state, values = model.autoencoder.others(t), None, []
     for _ in range(MOST):
         state = block(t, state, allowed)
-        values.append(objective(model, state.z, t, state.fit))
+        values.append(objective(model, Codes(state.z, t, state.fit, state.e)))
     return values
 
 
@@ -51,13 +52,19 @@ def main() -> None:
         X, _, new, _ = draw(seed, [ROWS] * K)
         plain: dict[str, list[float]] = {}
         for blocks in (1, 2, 4):
-            settings = {"n_blocks": blocks, "sample_weights": False, "epochs": 0, "device": chosen.device}
+            settings = {
+                "network": "dictionary",
+                "n_blocks": blocks,
+                "sample_weights": False,
+                "epochs": 0,
+                "device": chosen.device,
+            }
             model = SSCNet(K, random_state=seed, **settings).fit(X).model_
             for name, part in (("trained on", X), ("new", new)):
                 x = torch.from_numpy(part).float().to(model.turn.device)
                 plain[name] = plain.get(name) or classical(model, x)
                 with torch.no_grad():
-                    reached = objective(model, *model.codes(x))
+                    reached = objective(model, model.codes(x))
                 needed = next((i + 1 for i, value in enumerate(plain[name]) if value <= reached), MOST + 1)
                 rows.append({
                     "rows": name, "blocks": blocks, "seed": seed, "objective": f"{reached:.4f}",

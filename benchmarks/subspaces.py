@@ -67,7 +67,7 @@ def run(method: str, X: np.ndarray, new: np.ndarray, seed: int, device: str) -> 
     settings = {"sample_weights": False} if method.endswith("unweighted") else {}
     if method.endswith("blocks"):
         settings = {"n_blocks": int(method.split("-")[1])}
-    model = SSCNet(K, device=device, random_state=seed, **settings).fit(X)
+    model = SSCNet(K, network="dictionary", device=device, random_state=seed, **settings).fit(X)
     return model.labels_, model.predict(new)
 
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 import torch
 from sklearn.exceptions import ConvergenceWarning
 
@@ -11,9 +12,11 @@ from diffclust.baselines import BASELINES
 from diffclust.engine.data import Batch, Data
 from diffclust.engine.phase import Phase
 from diffclust.engine.rows import TensorRows
-from diffclust.methods.sscnet import CALM, SparseCoding
+from diffclust.methods.planes import cut, lie_near_planes
+from diffclust.methods.sscnet_codes import CALM, Codes, SparseCoding
 from diffclust.metrics import accuracy
-from diffclust.nn import ConvDictionary, DenseAutoencoder, Identity, RowDictionary
+from diffclust.nn import DenseAutoencoder, Identity, RowDictionary
+from diffclust.nn.autoencoders import RowAutoencoder
 
 CPU = torch.device("cpu")
 
@@ -55,11 +58,11 @@ def test_a_row_is_never_written_by_itself():
     x = torch.randn(12, 5)
     model = build(RowDictionary((5,), 12))
     model.place_atoms(data_of(x))
-    z = model.codes(x)[0]
+    z = model.codes(x).z
     assert (z.diagonal() == 0).all()
     assert (z != 0).any()
-    assert torch.allclose(model.codes(3 * x)[0], z, atol=1e-6)
-    assert torch.allclose(model.features(model.codes(-x)[0]), model.features(z), atol=1e-6)
+    assert torch.allclose(model.codes(3 * x).z, z, atol=1e-6)
+    assert torch.allclose(model.features(model.codes(-x).z), model.features(z), atol=1e-6)
 
 
 def test_the_blocks_start_as_l_admm_and_learn_to_do_better():
@@ -72,7 +75,7 @@ def test_the_blocks_start_as_l_admm_and_learn_to_do_better():
 
     def objective():
         with torch.no_grad():
-            return float(sum(model.coding_losses(*model.codes(x)).values()))
+            return float(sum(model.coding_losses(model.codes(x)).values()))
 
     before = objective()
     first = SparseCoding(model)
@@ -83,15 +86,16 @@ def test_the_blocks_start_as_l_admm_and_learn_to_do_better():
 def test_the_coding_loss_by_loops():
     model = build(DenseAutoencoder((6,), 4, hidden=(5,)), sparsity=0.3)
     x = torch.randn(7, 6)
-    z, t, fit = (v.detach() for v in model.codes(x))
-    losses = model.coding_losses(z, t, fit)
+    codes = Codes(*(v.detach() for v in model.codes(x)))
+    z, t, fit, _ = codes
+    losses = model.coding_losses(codes)
     sizes = [float(((t[i] - fit[i]) ** 2).mean() ** 0.5) for i in range(7)]
     q = [1 / (1 + size) for size in sizes]
     weighted = [size * (1 - qi / sum(q)) for size, qi in zip(sizes, q, strict=True)]
     spread = [float(z[i].abs().sum() / z[i].norm()) / 2 / 6**0.5 for i in range(7)]
     assert float(losses["reconstruction"]) == pytest.approx(np.mean(weighted), rel=1e-5)
     assert float(losses["sparsity"]) == pytest.approx(0.3 * np.mean(spread), rel=1e-4)
-    alike = build(DenseAutoencoder((6,), 4, hidden=(5,)), sample_weights=False).coding_losses(z, t, fit)
+    alike = build(DenseAutoencoder((6,), 4, hidden=(5,)), sample_weights=False).coding_losses(codes)
     assert float(alike["reconstruction"]) == pytest.approx(np.mean(sizes), rel=1e-5)
 
 
@@ -99,7 +103,7 @@ def test_badly_written_rows_count_a_little_more():
     """w = 1 - q/Σq with q = 1/(1 + |E|), by hand: errors 1 and 3 give q = 1/2 and 1/4, w = 1/3 and 2/3."""
     model = build(RowDictionary((4,), 5))
     t = torch.tensor([[1.0, 0, 0, 0], [0, 3.0, 0, 0]])
-    losses = model.coding_losses(torch.ones(2, 5), t, torch.zeros(2, 4))
+    losses = model.coding_losses(Codes(torch.ones(2, 5), t, torch.zeros(2, 4), t))
     assert float(losses["reconstruction"]) == pytest.approx((1 / 3 + 3 * 2 / 3) / 2)
 
 
@@ -148,7 +152,7 @@ def test_training_ends_when_the_pseudo_labels_rest():
     centers = 8 * torch.eye(3, 6)
     X = (centers.repeat(40, 1) + 0.3 * torch.randn(120, 6)).numpy()
     model = SSCNet(3, network="identity", epochs=50, random_state=0).fit(X)
-    assert model.n_iter_ == CALM + 1
+    assert model.n_iter_ == 2 * CALM + 1  # with two steps an epoch, a look every other
     assert SSCNet(3, network="identity", epochs=4, random_state=0).fit(X).n_iter_ == 4
 
 
@@ -211,10 +215,32 @@ def test_bad_settings_are_named(setting, value):
         SSCNet(2, **{setting: value}).fit(np.ones((20, 3)))
 
 
-def test_paper_settings():
-    paper = SSCNet.paper("usps")
-    assert (paper.n_blocks, paper.network, paper.batch_size) == (4, "conv-dictionary", 256)
-    assert (paper.sparsity, paper.spectral_weight, paper.weight) == (0.15, 0.15, 0.15)
-    assert (paper.optimizer, paper.lr) == ("sgd", 3e-4)
-    model = paper.build_model(ConvDictionary((1, 16, 16)), 100)
-    assert len(model.blocks) == 4
+def test_rows_near_planes_are_told_from_balls():
+    X, _, y = subspaces()
+    assert lie_near_planes(TensorRows(torch.from_numpy(X).float()), 5)
+    rng = np.random.default_rng(0)
+    balls = 4 * np.eye(5, 16)[y] + rng.normal(size=(150, 16))
+    assert not lie_near_planes(TensorRows(torch.from_numpy(balls).float()), 5)
+    assert not lie_near_planes(TensorRows(torch.ones(30, 4)), 2)  # one row, thirty times
+
+
+def test_the_cut_of_a_graph_by_hand():
+    """Two pairs with weight 3 inside and one edge of 1 between them: 1 of 7 leaves each."""
+    W = np.zeros((4, 4))
+    W[0, 1] = W[1, 0] = W[2, 3] = W[3, 2] = 3
+    W[1, 2] = W[2, 1] = 1
+    assert cut(sp.csr_array(W), 2) == pytest.approx(1 / 7)
+
+
+def test_rows_in_balls_are_known_by_their_neighbours_and_may_be_told_otherwise():
+    rng = np.random.default_rng(0)
+    y = np.arange(120) % 3
+    X = 4 * np.eye(3, 8)[y] + 0.5 * rng.normal(size=(120, 8))
+    model = SSCNet(3, random_state=0).fit(X)
+    assert isinstance(model.model_.autoencoder, RowAutoencoder)
+    assert accuracy(y, model.labels_) == 1
+    told = SSCNet(3, network="dictionary", pretrain_epochs=1, epochs=1, random_state=0).fit(X)
+    assert isinstance(told.model_.autoencoder, RowDictionary)
+    planes, _, _ = subspaces()
+    by_neighbours = SSCNet(5, features="neighbours", pretrain_epochs=1, epochs=1, random_state=0).fit(planes)
+    assert isinstance(by_neighbours.model_.autoencoder, RowAutoencoder)

@@ -78,6 +78,17 @@ def test_the_rows_of_cross_metric():
     assert begins == {three["mnist", "k-means on the pretrained network"].features.key}
 
 
+def test_the_rows_of_sscnet():
+    lines = {line.name: line.figures for line in published("SSCNet", "1")}
+    assert lines["usps", "SSCNet", ""] == {"NMI": "94.82", "ACC": "98.90"}
+    rows = {(row.spec.data, row.label): row.spec for row in find("sscnet/table1").rows}
+    letter = rows["mnist", "SSCNet, to the letter"].settings
+    assert (letter["pipeline"], letter["n_blocks"], letter["cap"], letter["augment"]) == ("paper", 4, 0.01, None)
+    assert rows["coil20", "SSCNet, ours, jitter"].settings["n_clusters"] == 20
+    three = find("sscnet/figure3").rows
+    assert [row.spec.settings["n_blocks"] for row in three] == [row.x for row in three] == [0, 1, 2, 3, 4]
+
+
 def test_beyond_the_paper_has_300_epochs_in_all():
     for row in find("beyond/mnist").rows:
         assert row.spec.settings["pretrain_epochs"] + row.spec.settings["epochs"] == 300

@@ -75,6 +75,15 @@ class Summary(NamedTuple):
         return (largest > 0) & (self.deviation.double().square() > (1 - 1e-4) * largest)
 
 
+def batches(n: int, batch_size: int) -> tuple[int, int]:
+    """How many batches an epoch of n rows has, and of how many rows."""
+    steps = max(1, n // batch_size)
+    if steps * batch_size < 0.9 * n:
+        steps += 1
+    steps = max(1, min(steps, n // 2))  # batch norm needs two rows
+    return steps, min(batch_size, n // steps)
+
+
 class Data:
     """Samples as the loop and the methods see them: floating point, on the device, a batch at a time.
 
@@ -97,11 +106,7 @@ class Data:
         self.scaled: ScaledRows | None = None  # the rows' own units, once they are known
         self.scale: Tensor | None = None  # what columns are divided by, where that is said and not told from the values
         self.rows, self.device, self.augment, self.processes = rows.to(device), device, augment, processes
-        self.steps = max(1, n // batch_size)
-        if self.steps * batch_size < 0.9 * n:
-            self.steps += 1
-        self.steps = max(1, min(self.steps, n // 2))  # batch norm needs two rows
-        self.batch_size = min(batch_size, n // self.steps)
+        self.steps, self.batch_size = batches(n, batch_size)
         if processes.size > max(1, self.batch_size):
             raise ValueError(
                 f"{processes.size} processes cannot share batches of {self.batch_size} rows, out of {n}: "

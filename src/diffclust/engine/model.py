@@ -152,6 +152,10 @@ class ClusterModel(Trainable):
     def embed(self, x: Tensor) -> Tensor:
         return self.clusters.normalize(self.autoencoder.encode(x).float())
 
+    def represent(self, x: Tensor) -> Tensor:
+        """What the neighbour graph holds: the embedding, unless there is more behind the network than centres."""
+        return self.embed(x)
+
     def losses(self, batch: Batch) -> Losses:
         """Where the data have a neighbour graph, it goes on holding the network while the method trains it."""
         if batch.far is None or not self.network_learns or "autoencoder" in self.resting:
@@ -162,10 +166,10 @@ class ClusterModel(Trainable):
         """How far neighbours are apart and others near, and the embedded samples: see `nn.neighbours`."""
         assert batch.far is not None
         if batch.near is not None:
-            z = self.embed(batch.x)
+            z = self.represent(batch.x)
             near = z[batch.near]
         else:
-            z, near = self.embed(torch.cat([batch.x, batch.neighbour])).chunk(2)  # type: ignore[list-item]
+            z, near = self.represent(torch.cat([batch.x, batch.neighbour])).chunk(2)  # type: ignore[list-item]
             near = near[:, None]
         return neighbour_loss(z, near, gathered(z)[batch.far]), z
 

@@ -104,8 +104,8 @@ class PrototypeClusterer(
 
     def build_autoencoder(self, data: Data) -> Autoencoder:
         """The network that the settings name, for these data."""
-        neighbours = self._by_neighbours(data.row_shape)
-        return networks.build(self.network, data, self.embedding_dim, self.network_options(), neighbours=neighbours)
+        by_neighbours = data.graph is not None
+        return networks.build(self.network, data, self.embedding_dim, self.network_options(), neighbours=by_neighbours)
 
     def build_optimizer(self, model: Trainable) -> Optimizer | None:
         """The optimiser of a model; None where nothing in it learns by gradients."""

@@ -28,7 +28,7 @@ def build_restarts(estimator: "PrototypeClusterer", given: Given, quiet: bool = 
     """All that training needs, built: a misfit of network and data shows here."""
     processes, device = current_processes(), choose_device(estimator.device)
     augmentation = estimator._augmentation(given.rows.row_shape)
-    neighbours = estimator._by_neighbours(given.rows.row_shape)
+    neighbours = estimator._by_neighbours(given.rows)
     batch_size = estimator._batch_size(len(given.rows), neighbours)
     data = Data(given.rows, device, batch_size, augmentation, processes)
     data.scale = _scale(estimator, given, data)

@@ -17,6 +17,7 @@ from ..engine.checkpoint import comparable
 from ..engine.data import Data
 from ..engine.optimizers import OPTIMIZERS
 from ..engine.phase import Callback
+from ..engine.rows import Rows
 from ..engine.runtime import PRECISIONS, choose_precision
 from ..nn.augment import jitter
 from ..reading.columns import KINDS
@@ -159,12 +160,12 @@ class SharedSettings(BaseEstimator):
         settings = {name: comparable(value) for name, value in self.get_params().items() if name not in fleeting}
         return {"class": type(self).__name__, **settings}
 
-    def _by_neighbours(self, row_shape: tuple[int, ...]) -> bool:
+    def _by_neighbours(self, rows: Rows) -> bool:
         """Whether the encoder learns by neighbours."""
         if self.features != "auto":
             return self.features == "neighbours"
         free = isinstance(self.network, str) and self.network == "auto"
-        return self.learns_by_neighbours and free and len(row_shape) == 1
+        return self.learns_by_neighbours and free and len(rows.row_shape) == 1
 
     def _epochs(self, wish: int | str, data: Data, phase: int) -> int:
         if wish != "auto":

@@ -7,6 +7,7 @@ from torch.optim import Optimizer
 from ..engine.data import Data
 from ..engine.model import ClusterModel, LayerPretraining, NeighbourPretraining, Trainable
 from ..engine.optimizers import make_optimizer
+from ..engine.rows import Rows
 from ..estimator import networks
 from ..estimator.base import PrototypeClusterer
 from ..estimator.knobs import knob
@@ -39,15 +40,15 @@ class AutoencoderClusterer(PrototypeClusterer):
         # with α = 1/2 the weights W = 2αΩ are the centres themselves, and the optimiser's rate is theirs
         return ClusterLayer(self.n_clusters, autoencoder.embedding_dim, alpha=0.5)
 
-    def _by_neighbours(self, row_shape: tuple[int, ...]) -> bool:
+    def _by_neighbours(self, rows: Rows) -> bool:
         """ "auto" is no where `rescale` or `layer_epochs` ask for an autoencoder of the papers."""
         plain = self.layer_epochs == 0 and self.rescale is True
-        return super()._by_neighbours(row_shape) and (plain or self.features == "neighbours")
+        return super()._by_neighbours(rows) and (plain or self.features == "neighbours")
 
     def build_autoencoder(self, data: Data) -> Autoencoder:
-        neighbours = self._by_neighbours(data.row_shape)
+        by_neighbours = data.graph is not None
         return networks.build(
-            self.network, data, self.embedding_dim, self.network_options(), self.rescale, neighbours=neighbours
+            self.network, data, self.embedding_dim, self.network_options(), self.rescale, neighbours=by_neighbours
         )
 
     def build_optimizer(self, model: Trainable) -> Optimizer | None:

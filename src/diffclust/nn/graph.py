@@ -1,6 +1,6 @@
 """Graphs of samples: Gaussian affinities with scales found from the data, and their Laplacians. Differentiable."""
 
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -9,37 +9,73 @@ from .ops import squared_distances
 
 Graph = Literal["knn", "full"]
 
+ENOUGH = 256  # distances that a median is found from
+
 
 def affinity(z: Tensor, n_neighbors: int = 5, graph: Graph = "knn") -> Tensor:
-    """`W_ij = exp(-|z_i - z_j|² / σ_i)`, symmetrised, zero on the diagonal: (n, d) -> (n, n).
+    """`W_ij = exp(-|z_i - z_j|² / σ_i)`, symmetrised, zero on the diagonal: (..., n, d) -> (..., n, n).
 
     σ_i is the median of row i's positive squared distances, so that no unit matters. "knn" keeps the `n_neighbors`
     nearest of each row: who is kept is a constant for gradients, the kept weights are not; where they are no more than
     half of the rows, a kept weight is at least 1/(2e). "full" keeps every pair. Rows that are all equal have weight one
     among themselves.
     """
-    n = len(z)
+    n = z.shape[-2]
     if graph not in ("knn", "full"):
         raise ValueError(f"graph={graph!r} should be 'knn' or 'full'.")
     if graph == "knn" and not 1 <= n_neighbors < n:
         raise ValueError(f"n_neighbors={n_neighbors} should be from 1 to {n - 1}, one less than the {n} rows.")
-    z = z - z.detach().mean(0)  # far from the origin distances lose digits
-    distances = squared_distances(z, z)
+    distances = _distances(z, z)
     itself = torch.eye(n, dtype=torch.bool, device=z.device)
     weights = torch.exp(-distances / scales(distances.masked_fill(itself, 0.0)))
     if graph == "knn":
         with torch.no_grad():
             nearest = distances.masked_fill(itself, torch.inf).topk(n_neighbors, largest=False).indices
-            kept = torch.zeros_like(distances).scatter_(1, nearest, 1.0)
+            kept = torch.zeros_like(distances).scatter_(-1, nearest, 1.0)
         weights = weights * kept
     weights = weights.masked_fill(itself, 0.0)
-    return (weights + weights.T) / 2
+    return (weights + weights.mT) / 2
+
+
+class Edges(NamedTuple):
+    """From new rows to the nearest of known ones: see `attach`."""
+
+    weights: Tensor  # (b, n_neighbors)
+    ends: Tensor  # (b, n_neighbors) which known rows
+
+    def extend(self, values: Tensor) -> Tensor:
+        """What new rows have of values (m, c) of the known ones: their mean by weight, which is the y of least
+        `Σ_j W_j |y - y_j|²`. A row's part does not depend on the other new rows."""
+        share = self.weights / self.weights.sum(1, keepdim=True)
+        return (share[..., None] * values[self.ends]).sum(1)
+
+    def energy(self, y: Tensor, values: Tensor) -> Tensor:
+        """`Σ_j W_j |y_i - y_j|²` of each new row (b,): what it adds to tr(YᵀLY)."""
+        return (self.weights * (y[:, None] - values[self.ends]).square().sum(2)).sum(1)
+
+
+def attach(z: Tensor, known: Tensor, n_neighbors: int = 5) -> Edges:
+    """`W_ij = exp(-|z_i - z_j|² / σ_i)` from each of new rows (b, d) to its nearest of known rows (m, d), σ_i the
+    median of its positive squared distances to them all."""
+    distances = _distances(z, known)
+    nearest = distances.topk(min(n_neighbors, len(known)), largest=False)
+    return Edges(torch.exp(-nearest.values / scales(distances)), nearest.indices)
+
+
+def _distances(z: Tensor, known: Tensor) -> Tensor:
+    """Squared, (..., b, m), from the middle of the known rows: far from the origin they would lose digits."""
+    if z.ndim > 2:
+        return torch.vmap(_distances)(z, known)
+    middle = known.detach().mean(0)
+    return squared_distances(z - middle, known - middle)
 
 
 def scales(distances: Tensor) -> Tensor:
-    """The median of each row's positive entries, (n, m) -> (n, 1); one where there are none."""
+    """The median of each row's positive entries, (..., n, m) -> (..., n, 1); one where there are none. Of more than
+    twice 256 entries, of about 256 that are evenly spaced."""
+    distances = distances[..., :: max(1, distances.shape[-1] // ENOUGH)]
     positive = distances.masked_fill(distances <= 0, torch.nan)
-    return torch.nan_to_num(positive.nanmedian(1, keepdim=True).values, nan=1.0)
+    return torch.nan_to_num(positive.nanmedian(-1, keepdim=True).values, nan=1.0)
 
 
 def laplacian(weights: Tensor, normalized: bool = False) -> Tensor:

@@ -60,6 +60,7 @@ class LADMMBlock(nn.Module):
         penalty: where β starts.
         damping: where W1 starts.
         error_threshold: where B2 starts.
+        shared: the block before has the same A, so that its A(Z) can be gone on with. False computes it anew.
     """
 
     def __init__(
@@ -74,11 +75,12 @@ class LADMMBlock(nn.Module):
         penalty: float = 1.0,
         damping: float = 1.0,
         error_threshold: float = 0.15,
+        shared: bool = True,
     ) -> None:
         super().__init__()
         if norm not in ("elements", "samples"):
             raise ValueError(f"norm={norm!r} should be 'elements' or 'samples'.")
-        self.synthesis, self.analysis, self.norm = synthesis, analysis, norm
+        self.synthesis, self.analysis, self.norm, self.shared = synthesis, analysis, norm, shared
         codes, data = _per_feature(code_shape), _per_feature(data_shape)
         self.threshold = nn.Parameter(torch.full(codes, threshold))  # B1
         self.penalty = nn.Parameter(torch.full(data, penalty))  # β
@@ -108,7 +110,7 @@ class LADMMBlock(nn.Module):
             e = m = torch.zeros_like(x)
         else:
             z, e, m, fit = state
-            residual = fit + e - x
+            residual = (fit if self.shared else self.synthesis(z)) + e - x
             # the sign inside, so that a network in the place of A' sees samples and not their negatives
             z = z + self.analysis(-(m + self.penalty * residual))
         z = shrink(z, self.threshold.abs())

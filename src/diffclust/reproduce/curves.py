@@ -92,6 +92,6 @@ def _sweep(axis: "Axes", table: PaperTable, group: str, rows: Sequence[tuple[Row
         values = [[outcome.figures[column] for outcome in outcomes] for _, outcomes in rows]
         bars = [stdev(runs) if len(runs) > 1 else 0.0 for runs in values]
         axis.errorbar(places, [mean(runs) for runs in values], bars, color=color, marker="o", capsize=2, label=name)
-    axis.set_xscale("log")
+    axis.set_xscale("log" if min(places) > 0 else "linear")
     axis.set_xlabel(table.axis)
     _percent(axis, f"{group} ({min(len(outcomes) for _, outcomes in rows)} runs each)")

@@ -158,7 +158,9 @@ class Runner:
             else:
                 estimators = self._starts(jobs, X, y) if kind.shared else self._fit(jobs, samples, y)
             histories = [estimator.runs_[0]["history"] for estimator in estimators]
-            epoch = sum(record["seconds"] for each in histories for record in each) / max(1, sum(map(len, histories)))
+            # an epoch that was taken back, its loss not finite, has none
+            took = [record.get("seconds", 0.0) for each in histories for record in each]
+            epoch = sum(took) / max(1, len(took))
             for job, estimator, history in zip(jobs, estimators, histories, strict=True):
                 place = self._place(estimator)
                 yield job, outcome(job.spec, job.seed, y, estimator.runs_[0], epoch * len(history), *place)

@@ -1,0 +1,42 @@
+"""Do rows lie near subspaces, as sparse subspace clustering takes them to, or in balls?"""
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from sklearn.neighbors import kneighbors_graph
+
+from ..engine.data import Data
+from ..engine.rows import Rows, TensorRows
+from ..estimator import networks
+from .ssc import self_affinity, spectral_labels, unit_length
+
+LOOKED_AT = 400  # rows
+ALPHA = 5.0  # how closely a row is written by the others
+NEAREST = 10
+CLEARLY_LESS = 0.7
+
+
+def lie_near_planes(rows: Rows, k: int) -> bool:
+    """Whether the graph of who writes whom falls into k parts more clearly than that of who is near whom: whether its
+    cut, the mean share of weight that leaves a part, is less than 0.7 of the other's. Of some of the rows, as
+    directions in units told from their values."""
+    index = torch.linspace(0, len(rows) - 1, min(len(rows), LOOKED_AT), dtype=torch.float64).long()
+    x = rows.take(index).cpu().float() / rows.divisor
+    if not bool(x.isfinite().all()):
+        return False  # refused later, with the row's own number
+    some = Data(TensorRows(x), torch.device("cpu"))
+    x = unit_length(some.map(networks.build("scaled", some, 0, {}).encode)).unique(dim=0)
+    if len(x) < 3 * k:
+        return False
+    near = kneighbors_graph(x.numpy(), min(NEAREST, len(x) - 1))
+    written, _ = self_affinity(x, ALPHA)
+    return cut(written, k) < CLEARLY_LESS * cut(sp.csr_array(near + near.T), k)
+
+
+def cut(affinity: sp.csr_array, k: int) -> float:
+    """Of the k spectral clusters of a graph, the mean share of a cluster's weight that goes to others."""
+    labels, _ = spectral_labels(affinity, k, 0)
+    member = sp.csr_array(np.eye(k)[np.maximum(labels, 0)] * (labels >= 0)[:, None])
+    inside = (member.T @ affinity @ member).toarray()
+    whole = np.asarray(member.T @ affinity.sum(axis=1)).ravel()
+    return float(np.mean(1 - np.diagonal(inside) / np.maximum(whole, np.finfo(float).tiny)))
