@@ -108,10 +108,10 @@ def test_methods_fit_a_narrow_terminal(works):
     ("words", "says"),
     [
         (["fti"], "No such command 'fti'"),
-        (["fit", "x.npy", "--out", "a"], "Missing option '-k'"),
+        (["compare", "x.npy"], "Missing option '-k'"),
         (["fit", "x.npy", "-k", "3"], "Missing option '--out'"),
         (["fit", "-k", "3", "--out", "a"], "Missing argument"),
-        (["fit", "x.npy", "-k", "three", "--out", "a"], "'-k'"),
+        (["fit", "x.npy", "-k", "three", "--out", "a"], "-k three: expected a number or auto."),
         (["fit", "x.npy", "-k", "3", "--out", "a", "--epoch", "3"], "No such option: --epoch"),
         (["fit", "x.npy", "-k", "3", "--out", "a"], "No file, folder or data set 'x.npy'"),
         (["fit", "digits", "-k", "3", "--out", "a", "--method", "tall"], "Unknown method 'tall': choose from tell"),
