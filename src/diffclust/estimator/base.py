@@ -35,6 +35,7 @@ from .answering import Answering
 from .explainable import Explainable
 from .hierarchy import Hierarchical
 from .number import with_a_number
+from .outliers import measure_oddness
 from .restarts import build_restarts
 from .selection import choose
 from .settings import SharedSettings, hyperparameters
@@ -190,6 +191,7 @@ class PrototypeClusterer(
             **restarts[0].job.attributes,
             "runs_": [run.to_dict() for run in runs],
             "_fitted_with": {**self.get_params(deep=False), "n_clusters": len(best.centers)},
+            "_oddness": measure_oddness(best.model, restarts[0].data, best.seed),
             **self._described_by(best),
         }
         if choice is not None:
