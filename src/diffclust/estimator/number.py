@@ -11,7 +11,7 @@ from ..engine.distributed import alone, current_processes
 from ..engine.loop import train
 from ..engine.rows import TensorRows
 from ..engine.runtime import choose_device, restart_seeds, seeded
-from ..nn.number import UNDECIDED, Choice, View, choose_number, clearer
+from ..nn.number import NOTHING_IN_ROWS, UNDECIDED, Choice, View, choose_number, clearer
 from ..reading.inputs import Given
 from . import networks
 from .restarts import build_restarts
@@ -68,11 +68,11 @@ def _look(estimator: "PrototypeClusterer", given: Given) -> Choice:
         plain = Data(TensorRows(x.flatten(1)), device)
         plain.scale = given.scale
         with seeded(seeds[1], device):
-            u = plain.map(networks.build("scaled", plain, 0, {}).to(device).encode)
+            u = plain.map(networks.scaled_rows(plain).to(device).scaled)
             most = most_clusters(estimator, n)
             return clearer(
                 choose_number((views[0], views[1]), most),
-                choose_number((View(u, halves[0]), View(u, halves[1])), most),
+                choose_number((View(u, halves[0]), View(u, halves[1])), most, NOTHING_IN_ROWS),
             )
 
 

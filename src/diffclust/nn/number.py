@@ -30,6 +30,7 @@ from .kmeans import lloyd
 from .ops import squared_distances
 
 NOTHING = 0.15  # silhouettes below say that nothing was found
+NOTHING_IN_ROWS = 0.25  # of the rows themselves, which an encoder has not pulled apart: uniform noise has up to 0.2
 VALLEY = 0.5  # a cluster is apart where the density between it and any other is less than this share of theirs
 WINDOW = 0.15  # half the width in which that density is taken, as a share of the way between two centres
 MEASURED = 1_500  # rows that silhouettes are taken of, and that the tree is built of: the cost grows with their square
@@ -56,7 +57,7 @@ class View(NamedTuple):
     trained_on: Tensor  # the positions of those it has learnt from
 
 
-def choose_number(views: tuple[View, View], most: int) -> Choice:
+def choose_number(views: tuple[View, View], most: int, nothing: float = NOTHING) -> Choice:
     """The number of clusters of the rows, from 1 to `most`, as these two see them."""
     n = len(views[0].z)
     most = min(most, min(len(view.trained_on) for view in views))
@@ -78,7 +79,7 @@ def choose_number(views: tuple[View, View], most: int) -> Choice:
         valley(other.z, each[best], k).fill_diagonal_(0).amax(1).amin() for each, other in _crossed(labels, views)
     ]
     depth = torch.stack(valleys).mean().item()
-    found = k if silhouettes[best] >= NOTHING and depth < VALLEY else 1
+    found = k if silhouettes[best] >= nothing and depth < VALLEY else 1
     return Choice(found, candidates, silhouettes, agreements, scores, depth)
 
 
