@@ -109,10 +109,10 @@ def test_methods_fit_a_narrow_terminal(works):
     ("words", "says"),
     [
         (["fti"], "No such command 'fti'"),
-        (["fit", "x.npy", "--out", "a"], "Missing option '-k'"),
+        (["compare", "x.npy"], "Missing option '-k'"),
         (["fit", "x.npy", "-k", "3"], "Missing option '--out'"),
         (["fit", "-k", "3", "--out", "a"], "Missing argument"),
-        (["fit", "x.npy", "-k", "three", "--out", "a"], "'-k'"),
+        (["fit", "x.npy", "-k", "three", "--out", "a"], "-k three: expected a number or auto."),
         (["fit", "x.npy", "-k", "3", "--out", "a", "--epoch", "3"], "No such option: --epoch"),
         (["fit", "x.npy", "-k", "3", "--out", "a"], "No file, folder or data set 'x.npy'"),
         (["fit", "digits", "-k", "3", "--out", "a", "--method", "tall"], "Unknown method 'tall': choose from tell"),
@@ -848,3 +848,11 @@ def test_report_without_its_data(refused, works, tmp_path, blobs):
     works("fit", data, "-k", 3, "--out", "b", *SHORT)
     data.unlink()
     refused("report", "b", says="no longer at")
+
+
+def test_without_a_number_the_command_says_how_many_and_why(works, tmp_path):
+    rng = np.random.default_rng(0)
+    np.save(tmp_path / "x.npy", 9 * np.eye(4)[np.arange(160) % 4] + rng.normal(size=(160, 4)))
+    out = works("fit", "x.npy", "--out", "a", "--epochs", "2", "--set", "pretrain_epochs=40", "--device", "cpu")
+    assert "4 clusters: networks trained on different halves of the rows agree on 100 % of them" in out
+    assert json.loads((tmp_path / "a" / "estimator.json").read_text())["params"]["n_clusters"] == "auto"

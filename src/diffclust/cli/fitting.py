@@ -11,7 +11,6 @@ import typer
 from .errors import Wrong, say
 from .folders import Source, beside, read_for, read_source, source_of, words_of
 from .options import (
-    Clusters,
     ColumnOption,
     Config,
     DataArgument,
@@ -24,18 +23,20 @@ from .options import (
     Seed,
     Setting,
     Skip,
+    SomeClusters,
     check_out,
     estimator_of,
+    number_of,
     settings_of,
     wishes_of,
 )
-from .tables import print_reading, print_table, print_unlabelled
+from .tables import print_number, print_reading, print_table, print_unlabelled
 
 
 def fit(
     data: DataArgument,
-    k: Clusters,
     out: Annotated[Path, typer.Option(help="Folder for the model and labels.csv.")],
+    k: SomeClusters = "auto",
     method: Annotated[str, typer.Option(help="See 'diffclust methods'.")] = "tell",
     seed: Seed = 0,
     epochs: Annotated[int | None, typer.Option(help="Of clustering; the default follows the data.")] = None,
@@ -75,7 +76,8 @@ def fit(
     settings["columns"] = wishes_of(column, skip)
     source = Source(data, label, None if embeddings is None else str(embeddings))
     record = TrainingRecord()
-    estimator = estimator_of(method, k, {**settings, **settings_of(method, setting or []), "callbacks": [record]})
+    settings |= {**settings_of(method, setting or []), "callbacks": [record]}
+    estimator = estimator_of(method, number_of(k), settings)
     with distributed() as processes:
         with processes.together():
             if processes.leads:
@@ -120,6 +122,7 @@ def fit(
             "method": type(estimator).__name__,
             "rows": len(labels),
             "sizes": list(estimator.diagnostics_["sizes"]),
+            "number": estimator.diagnostics_.get("number"),
             "clustering_loss": estimator.clustering_loss_,
             "seconds": seconds,
             "scores": found,
@@ -139,6 +142,7 @@ def fit(
         *([name, f"{100 * value:.2f}"] for name, value in found.items()),
     ]
     print_table(["", f"{type(estimator).__name__} on {data}"], rows)
+    print_number(estimator.diagnostics_.get("number"))
     if told:
         print_table(["cluster", "rows", "set apart by"], [[str(j), *line] for j, line in enumerate(told)])
     print_unlabelled(y)

@@ -49,6 +49,9 @@ DataArgument = Annotated[
 ]
 Model = Annotated[Path, typer.Argument(help="Folder of a fitted model.")]
 Clusters = Annotated[int, typer.Option("-k", "--clusters", help="How many clusters.")]
+SomeClusters = Annotated[
+    str, typer.Option("-k", "--clusters", metavar="NUMBER|auto", help="How many clusters; auto: as many as there are.")
+]
 Setting = Annotated[
     list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Any other setting of the method.")
 ]
@@ -77,7 +80,17 @@ Seed = Annotated[int, typer.Option(help="Same seed, same answer.")]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
 
 
-def estimator_of(name: str, k: int, settings: dict[str, Any]) -> Any:
+def number_of(k: str) -> int | str:
+    """What -k says: a number, or auto."""
+    if k == "auto":
+        return k
+    try:
+        return int(k)
+    except ValueError:
+        raise Wrong(f"-k {k}: expected a number or auto.") from None
+
+
+def estimator_of(name: str, k: int | str, settings: dict[str, Any]) -> Any:
     method = next((m for m in METHODS if m.name == name), None)
     if method is None:
         known = ", ".join(m.name for m in METHODS)

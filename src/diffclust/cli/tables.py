@@ -17,6 +17,22 @@ def print_table(header: list[str], rows: list[list[str]]) -> None:
     Console(markup=False, highlight=False, width=wide).print(table)
 
 
+def print_number(choice: dict[str, Any] | None) -> None:
+    """How the number of clusters was chosen, where it was; its nearest rivals beside it."""
+    if choice is None:
+        return
+    if choice["n_clusters"] == 1:
+        print("1 cluster: networks trained on different halves of the rows see no clusters that both agree on.")
+        return
+    by_score = sorted(zip(choice["scores"], choice["candidates"], strict=True), reverse=True)[:3]
+    at = choice["candidates"].index(choice["n_clusters"])
+    print(
+        f"{choice['n_clusters']} clusters: networks trained on different halves of the rows agree on "
+        f"{100 * choice['agreements'][at]:.0f} % of them (silhouette {choice['silhouettes'][at]:.2f}). "
+        f"Best scores: {', '.join(f'{k} clusters {score:.3f}' for score, k in by_score)}."
+    )
+
+
 def print_reading(reading: Any, rows: int, data: str) -> None:
     """How a table is read, a line a column; of many columns of numbers, only how many."""
     columns = list(reading.columns)

@@ -15,6 +15,7 @@ from ..engine.model import Answer, ClusterModel
 from ..engine.rows import TensorRows
 from ..engine.runtime import choose_device
 from ..reading.inputs import Given, Shape, read_rows
+from .outliers import Rejecting
 from .state import as_it_is
 
 
@@ -30,8 +31,10 @@ def _check_answers(answers: Tensor) -> None:
         raise ValueError("The model has no answer that is a number: X holds values too far from those of the fit.")
 
 
-class Answering(ClassNamePrefixFeaturesOutMixin, TransformerMixin):  # which wraps `transform` for `set_output`
-    """`predict`, `predict_proba`, `transform`, `inverse_transform` and `score`."""
+class Answering(
+    Rejecting, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+):  # which wraps `transform` for `set_output`
+    """`predict`, `outlier_score`, `predict_proba`, `transform`, `inverse_transform` and `score`."""
 
     if TYPE_CHECKING:
         device: str
@@ -41,8 +44,15 @@ class Answering(ClassNamePrefixFeaturesOutMixin, TransformerMixin):  # which wra
         origin_: np.ndarray | None
         temperature_: float
 
-    def predict(self, X: Any) -> Any:
-        """The cluster of each row (n,), in the form X came in."""
+    def predict(self, X: Any, reject: float | None = None) -> Any:
+        """The cluster of each row (n,), in the form X came in.
+
+        Args:
+            reject: -1 for rows that belong nowhere: those with a higher `outlier_score` than all but this share of the
+                rows of the fit. None: every row has a cluster.
+        """
+        if reject is not None:
+            return self._labels_or_none(X, reject)
         return self._answer(X, lambda fitted, x: _labels(fitted.model_.answer(x)))
 
     def predict_proba(self, X: Any) -> Any:
@@ -98,16 +108,18 @@ class Answering(ClassNamePrefixFeaturesOutMixin, TransformerMixin):  # which wra
         losses = self._answer(X, lambda fitted, x: fitted.model_.clustering_loss(fitted.model_.embed(x).double()))
         return -float(losses.mean())
 
-    def _answer(self, X: Any, ask: Callable[[Any, Tensor], Tensor]) -> Any:
+    def _answer(
+        self, X: Any, ask: Callable[[Any, Tensor], Tensor], settle: Callable[[Any, Tensor], Tensor] | None = None
+    ) -> Any:
         """`ask(estimator, x)` over all samples, of the estimator as it is now, its model on their device and in eval
-        mode; the answers in the form X came in."""
+        mode; the answers in the form X came in. `settle` has the last word on answers that are sound."""
         fitted = as_it_is(self)
         check_is_fitted(fitted)
         given = read_rows(fitted, X, fitting=False)
         data, _ = fitted._ready(given)
         answers = data.map(lambda x: ask(fitted, x))
         _check_answers(answers)
-        return given.give(answers)
+        return given.give(answers if settle is None else settle(fitted, answers))
 
     def _ready(self, given: Given) -> tuple[Data, ClusterModel]:
         data, model = Data(given.rows, choose_device(self.device)), self.model_

@@ -26,15 +26,20 @@ from ..engine.run import Run
 from ..engine.runtime import choose_device, learning
 from ..nn.autoencoders import Autoencoder
 from ..nn.cluster import Start
+from ..nn.number import Choice
 from ..reading.inputs import Given, read_rows
 from ..saving.onnx import Exportable
 from ..saving.save import save
 from . import networks
 from .answering import Answering
 from .explainable import Explainable
+from .hierarchy import Hierarchical
+from .number import with_a_number
+from .outliers import measure_oddness
 from .restarts import build_restarts
 from .selection import choose
 from .settings import SharedSettings, hyperparameters
+from .stability import Steady
 from .state import as_it_is, become, fitted_names, learns_alone
 from .streams import Online
 
@@ -47,6 +52,8 @@ class PrototypeClusterer(
     Exportable,
     Explainable,
     Answering,
+    Hierarchical,
+    Steady,
     CallbackSupportMixin,
     ClusterMixin,
     SharedSettings,
@@ -56,7 +63,11 @@ class PrototypeClusterer(
 
     Attributes:
         labels_: the cluster of each row of X (n,).
+        n_clusters_: how many clusters there are.
+        hierarchy_: the tree of the clusters: which are joined first. `cut(k)` gives the labels of fewer.
         cluster_centers_: (n_clusters, embedding_dim); `inverse_transform` shows what they look like.
+        stability_: of each cluster, how far the other restarts find it, from 0 to 1; with n_init > 1.
+        row_stability_: of each row, the share of the other restarts that leave it in its cluster.
         inertia_: sum of squared distances to the own centre, in the embedding.
         clustering_loss_: the method's own loss over all of X, on the paper's scale.
         temperature_: of `predict_proba`, found without labels.
@@ -64,7 +75,7 @@ class PrototypeClusterer(
         n_iter_: how many of these epochs were of clustering.
         runs_: every restart as a dict: labels, history, losses, seed.
         seed_: of the restart that was kept.
-        diagnostics_: sizes of the clusters, repairs, warnings.
+        diagnostics_: sizes of the clusters, repairs, warnings; how their number was found.
         model_: the `nn.Module`, usable on its own.
         n_features_in_: columns of X.
         feature_names_in_: their names, where X had some.
@@ -144,10 +155,11 @@ class PrototypeClusterer(
         with learning():
             given = self._read(X)
             with self._reserved(), current_processes().sharing():
-                restarts = build_restarts(self, given)
+                counted, choice = with_a_number(self, given)
+                restarts = build_restarts(counted, given)
                 train(restarts)
-                run = choose(self, restarts)
-            self._adopt(restarts, run)
+                run = choose(counted, restarts)
+            self._adopt(restarts, run, choice)
         self._warn(stacklevel=3)  # the caller of fit, past scikit-learn's wrapper
         return self
 
@@ -186,15 +198,18 @@ class PrototypeClusterer(
 
     # ---- bookkeeping
 
-    def _adopt(self, restarts: list[Restart], best: Run) -> None:
-        """Keep the chosen run; nothing of an earlier fit survives."""
+    def _adopt(self, restarts: list[Restart], best: Run, choice: Choice | None = None) -> None:
+        """Keep the chosen run, and how many clusters were chosen and why; nothing of an earlier fit survives."""
         runs = [restart.result for restart in restarts if restart.result is not None]
         fitted = {
             **restarts[0].job.attributes,
             "runs_": [run.to_dict() for run in runs],
-            "_fitted_with": self.get_params(deep=False),
+            "_fitted_with": {**self.get_params(deep=False), "n_clusters": len(best.centers)},
+            "_oddness": measure_oddness(best.model, restarts[0].data, best.seed),
             **self._described_by(best),
         }
+        if choice is not None:
+            fitted["diagnostics_"]["number"] = choice._asdict()
         with learns_alone(self):
             become(self, fitted, without=(*fitted_names(self), "_stream", "_waiting"))
 
@@ -224,7 +239,10 @@ class PrototypeClusterer(
             raise ValueError(
                 f"Found array with {n} sample(s) while a minimum of 2 is required by {type(self).__name__}."
             )
-        if n < self.n_clusters:
+        if self._number_is_open:
+            if not isinstance(getattr(self, "init", "k-means"), str):
+                raise ValueError('init is an array of centres: give their number as n_clusters, not "auto".')
+        elif n < self.n_clusters:
             raise ValueError(f"n_samples={n} should be >= n_clusters={self.n_clusters}.")
 
     def _check_origin(self, given: Given) -> None:

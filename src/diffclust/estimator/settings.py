@@ -21,7 +21,7 @@ from ..engine.rows import Rows
 from ..engine.runtime import PRECISIONS, choose_precision
 from ..nn.augment import jitter
 from ..reading.columns import KINDS
-from .knobs import check_knobs, check_seed, knob
+from .knobs import Limits, Rule, check_knobs, check_seed, knob
 from .selection import RULES
 
 ALL_ROWS = 2048  # up to here a batch is all rows, where the encoder learns by neighbours
@@ -31,6 +31,11 @@ STEPS_BY_ROOT = 8  # and of the encoder alone at least so many times the root of
 AUTO_AUGMENT = 0.5  # augment="auto": strength of the random changes of images
 
 hyperparameters = dataclass(kw_only=True, eq=False, repr=False)
+
+
+def _check_number(n_clusters: Any) -> None:
+    if not (isinstance(n_clusters, str) and n_clusters == "auto"):
+        Rule.of("n_clusters", int, Limits(low=1)).check(n_clusters)
 
 
 def _check_network(network: Any) -> None:
@@ -74,7 +79,9 @@ class SharedSettings(BaseEstimator):
     """The settings of every method that trains a network with centres.
 
     Args:
-        n_clusters: how many.
+        n_clusters: how many, or "auto": as many as two networks see that are trained on different halves of the rows:
+            what only one of them sees does not count. `diagnostics_["number"]` says what spoke for it.
+        max_clusters: the most that n_clusters="auto" looks for. "auto": the root of the number of rows, from 10 to 50.
         n_init: whole restarts, each from another seed.
         select: the label-free rule that picks one of the restarts: "scatter" (the least share of the embedding's
             variance left inside clusters, so that its scale does not count), "loss" (smallest clustering loss, TELL's
@@ -110,7 +117,8 @@ class SharedSettings(BaseEstimator):
         checkpoint_every: epochs between checkpoints.
     """
 
-    n_clusters: int = knob(8, low=1, kw_only=False)
+    n_clusters: int = knob(8, check=_check_number, kw_only=False)  # a number wherever a model is built
+    max_clusters: int | Literal["auto"] = knob("auto", low=1)
     n_init: int = knob(1, low=1)
     select: str = knob("scatter", choices=RULES)
     network: str | nn.Module = knob("auto", check=_check_network)
@@ -150,6 +158,10 @@ class SharedSettings(BaseEstimator):
         """What "auto" means, for pretraining (0) and for the method (1), with so many steps an epoch."""
         wanted = math.ceil(self.auto_steps[phase] / steps)
         return min(self.auto_most[phase], max(self.auto_least[phase], wanted))
+
+    @property
+    def _number_is_open(self) -> bool:
+        return isinstance(self.n_clusters, str)
 
     def _check_settings(self) -> None:
         check_knobs(self)

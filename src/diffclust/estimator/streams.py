@@ -145,6 +145,8 @@ class Online:
     def _wait_for(self, X: Any) -> None:
         """Start with a fit as soon as the rows allow it."""
         self._check_settings()
+        if isinstance(self.n_clusters, str):
+            raise ValueError('n_clusters="auto" needs rows to look at: begin with fit, then go on with partial_fit.')
         waiting: Waiting | None = vars(self).get("_waiting")
         if waiting is None:
             given = read_rows(self, X, fitting=True)

@@ -12,6 +12,7 @@ from ..engine.loop import train
 from ..engine.runtime import choose_device, learning
 from ..reading.inputs import Given, read_rows
 from .base import PrototypeClusterer
+from .number import with_a_number
 from .restarts import build_restarts
 from .selection import choose
 
@@ -54,13 +55,17 @@ def fit_each(pairs: Sequence[tuple[E, Any]]) -> list[E]:
     with learning(), contextlib.ExitStack() as reserved:
         for estimator, _ in beside:
             reserved.enter_context(estimator._reserved())
+        counted = [
+            with_a_number(estimator, estimator._read(given[key]))
+            for key, (estimator, _) in zip(keys, beside, strict=True)
+        ]
         fits = [
-            build_restarts(estimator, estimator._read(given[key]), quiet=i > 0)
-            for i, (key, (estimator, _)) in enumerate(zip(keys, beside, strict=True))
+            build_restarts(each, given[key], quiet=i > 0)
+            for i, (key, (each, _)) in enumerate(zip(keys, counted, strict=True))
         ]
         train([restart for restarts in fits for restart in restarts])
-        for (estimator, _), restarts in zip(beside, fits, strict=True):
-            estimator._adopt(restarts, choose(estimator, restarts))
+        for (estimator, _), (each, choice), restarts in zip(beside, counted, fits, strict=True):
+            estimator._adopt(restarts, choose(each, restarts), choice)
     for estimator, _ in beside:
         estimator._warn(stacklevel=3)
     for other, X in pairs:

@@ -118,6 +118,16 @@ def check_fitted(estimator: Any) -> None:
     if estimator.stream_state():
         for name in ("rows", "batches"):
             _check_number(name, estimator.diagnostics_["stream"][name], above=-1, whole=True)
+    oddness = vars(estimator).get("_oddness")
+    if oddness is not None:
+        if (
+            any(tuple(part.shape) != (k, 2) for part in oddness[:2])
+            or oddness.levels.ndim != 1
+            or not len(oddness.levels)
+        ):
+            raise ValueError(f"its outliers are not measured against {k} clusters")
+        if bool((oddness.width <= 0).any()):
+            raise ValueError("outliers.width should be > 0")
     _check_answer(estimator, model)
 
 

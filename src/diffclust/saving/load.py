@@ -13,6 +13,7 @@ from safetensors.torch import load as load_tensors
 from torch import Tensor, nn
 
 from ..engine.runtime import learning, seeded
+from ..estimator.outliers import Oddness
 from ..methods import METHODS
 from ..nn.autoencoders import NETWORKS, Autoencoder, Wrapped
 from ..reading.inputs import Shape
@@ -110,6 +111,8 @@ def _rebuild(settings: dict[str, Any], tensors: dict[str, Tensor], module: nn.Mo
     estimator._fitted_with = builder.get_params(deep=False)
     estimator.model_ = _model(builder, settings["network"], tensors, module)
     estimator.resume_stream({n.removeprefix("stream."): t for n, t in tensors.items() if n.startswith("stream.")})
+    if "outliers.levels" in tensors:  # older versions knew none
+        estimator._oddness = Oddness(*(tensors[f"outliers.{name}"] for name in Oddness._fields))
     check_fitted(estimator)
     if module is not None:
         estimator.network = module

@@ -55,6 +55,8 @@ def save(estimator: Any, folder: str | os.PathLike[str], beside: dict[str, bytes
     if estimator.origin_ is not None:
         tensors["origin_"] = torch.from_numpy(estimator.origin_)
     tensors |= {f"stream.{name}": value for name, value in estimator.stream_state().items()}
+    oddness = vars(estimator).get("_oddness")
+    tensors |= {} if oddness is None else {f"outliers.{name}": value for name, value in oddness._asdict().items()}
     for i, run in enumerate(estimator.runs_):
         tensors[f"runs.{i}.labels"] = torch.from_numpy(run["labels"])
     for name in estimator.code:

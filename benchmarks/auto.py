@@ -1,0 +1,136 @@
+"""Without a number of clusters: how many are found, and how good they are, beside HDBSCAN and UMAP + HDBSCAN.
+
+    python benchmarks/auto.py --data FOLDER                    # all sets, five seeds
+    python benchmarks/auto.py --data FOLDER --sets digits,usps --seeds 2 --methods TELL
+    python benchmarks/auto.py --show                           # the table, from the CSV
+
+FOLDER has mnist.npz, usps.npz, coil20.npz, pendigits.npz, and the tables in FOLDER/rows. Labels score and choose
+nothing. "TELL, k given" is told the number of classes: its time is what the search for the number is set against.
+UMAP needs umap-learn. `blob` and `uniform` have one cluster. Results are appended to benchmarks/results/auto.csv; what
+is there is not run again.
+"""
+
+import argparse
+import statistics
+import time
+import warnings
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import sheet
+
+RESULTS = Path(__file__).parent / "results" / "auto.csv"
+COLUMNS = ("data", "method", "seed", "classes", "found", "acc", "nmi", "ari", "noise", "seconds", "device")
+METHODS = ("TELL", "TELL, k given", "HDBSCAN", "UMAP + HDBSCAN")
+ROWS = "bbc,breast_cancer,mice_protein,movement_libras,pbmc4k,satimage,segment,umist,wine,worm_neuron"
+SETS = f"digits,usps,mnist,pendigits,coil20,{ROWS},blob,uniform"
+
+
+def load(folder: Path, name: str) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    if name == "blob":
+        return rng.normal(size=(1000, 10)), np.zeros(1000, int)
+    if name == "uniform":
+        return rng.uniform(size=(1000, 5)), np.zeros(1000, int)
+    if name == "digits":
+        from diffclust import datasets
+
+        return datasets.load("digits")
+    path = folder / f"{name}.npz"
+    arrays = np.load(path if path.exists() else folder / "rows" / path.name)
+    return arrays["X"] if "X" in arrays else arrays["images"], arrays["labels"]
+
+
+def labels_of(method: str, X: np.ndarray, k: int, seed: int, device: str) -> np.ndarray:
+    """The clusters of the rows; -1 where HDBSCAN says noise."""
+    if method.startswith("TELL"):
+        from diffclust import TELL
+
+        return TELL(k if "given" in method else "auto", random_state=seed, device=device).fit(X).labels_
+    from sklearn.cluster import HDBSCAN
+
+    X = X.reshape(len(X), -1).astype(np.float64)
+    sparse = X.min() >= 0 and (X == 0).mean() > 0.5
+    if not sparse:
+        deviation = X.std(0)
+        X = (X - X.mean(0)) / np.where(deviation > 0, deviation, 1)
+    if method.startswith("UMAP"):
+        import umap
+
+        metric = "cosine" if sparse else "euclidean"
+        X = umap.UMAP(n_neighbors=15, n_components=10, min_dist=0, metric=metric, random_state=seed).fit_transform(X)
+    return HDBSCAN(min_cluster_size=max(5, len(X) // 100), copy=True).fit_predict(X)
+
+
+def run(folder: Path, name: str, method: str, seed: int, device: str) -> dict[str, Any]:
+    import torch
+
+    from diffclust import metrics
+
+    if device == "cpu":
+        torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
+    X, y = load(folder, name)
+    k = len(np.unique(y))
+    clock = time.process_time if device == "cpu" else time.perf_counter
+    start = clock()
+    labels = labels_of(method, X, k, seed, device)
+    seconds = clock() - start
+    scores = [100 * figure(y, labels) for figure in (metrics.accuracy, metrics.nmi, metrics.ari)]
+    figures = (*(f"{score:.2f}" for score in scores), f"{100 * np.mean(labels < 0):.1f}", f"{seconds:.1f}", device)
+    return dict(zip(COLUMNS, (name, method, seed, k, len(np.unique(labels[labels >= 0])), *figures), strict=True))
+
+
+def show(rows: list[dict[str, str]]) -> None:
+    """By set and method: the number found (mean, from the least to the most), scores, seconds."""
+    found: dict[tuple[str, str], list[dict[str, str]]] = {}
+    for row in rows:
+        found.setdefault((row["data"], row["method"]), []).append(row)
+    print(f"{'':16}{'':18}{'classes':>8}{'found':>18}{'acc':>8}{'nmi':>8}{'ari':>8}{'seconds':>9}{'runs':>6}")
+    for (data, method), runs in found.items():
+        numbers = [int(row["found"]) for row in runs]
+        spread = f"{statistics.mean(numbers):.1f} ({min(numbers)} to {max(numbers)})"
+        means = [statistics.mean(float(row[name]) for row in runs) for name in ("acc", "nmi", "ari", "seconds")]
+        cells = "".join(f"{mean:>8.1f}" for mean in means[:3])
+        print(f"{data:16}{method:18}{runs[0]['classes']:>8}{spread:>18}{cells}{means[3]:>9.1f}{len(runs):>6}")
+
+
+def results_of(work: list[tuple[Any, ...]], jobs: int) -> Iterator[dict[str, Any]]:
+    if jobs == 1:
+        yield from (run(*each) for each in work)
+        return
+    with ProcessPoolExecutor(jobs) as pool:
+        yield from pool.map(run, *zip(*work, strict=True))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path)
+    parser.add_argument("--sets", default=SETS)
+    parser.add_argument("--methods", default=";".join(METHODS), help="separated by semicolons")
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--results", type=Path, default=RESULTS)
+    parser.add_argument("--show", action="store_true")
+    wish = parser.parse_args()
+    if not wish.show:
+        done = {(row["data"], row["method"], int(row["seed"])) for row in sheet.read(wish.results)}
+        work = [
+            (wish.data, name, method, seed, wish.device)
+            for seed in range(wish.seeds)
+            for name in wish.sets.split(",")
+            for method in wish.methods.split(";")
+            if (name, method, seed) not in done and not (method == "HDBSCAN" and seed > 0)  # nothing in it is random
+        ]
+        for row in results_of(work, wish.jobs) if work else ():
+            sheet.append(wish.results, COLUMNS, [row])
+            print(*row.values(), flush=True)
+    show(sheet.read(wish.results))
+
+
+if __name__ == "__main__":
+    main()

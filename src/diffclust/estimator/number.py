@@ -1,0 +1,87 @@
+"""n_clusters="auto": the number of clusters, found before the method begins."""
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeVar
+
+import torch
+
+from ..engine.data import Data
+from ..engine.distributed import alone, current_processes
+from ..engine.loop import train
+from ..engine.rows import TensorRows
+from ..engine.runtime import choose_device, restart_seeds, seeded
+from ..nn.number import NOTHING_IN_ROWS, UNDECIDED, Choice, View, choose_number, clearer
+from ..reading.inputs import Given
+from . import networks
+from .restarts import build_restarts
+from .state import as_it_is
+
+if TYPE_CHECKING:
+    from .base import PrototypeClusterer
+
+E = TypeVar("E", bound="PrototypeClusterer")
+
+LOOKED_AT, VALUES = 10_000, 2**26  # rows at most that the number is told from, and the values they have together
+FEWEST = 20  # rows at least: fewer say nothing
+FEW, MANY = 10, 50  # max_clusters="auto": at least, where there are as many rows, and at most
+
+
+def with_a_number(estimator: E, given: Given) -> tuple[E, Choice | None]:
+    """The estimator as it builds models: with a number of clusters, and how it was found where it was not given."""
+    if not estimator._number_is_open:
+        return estimator, None
+    choice = current_processes().of_leader(lambda: _look(estimator, given))
+    counted = as_it_is(estimator)
+    counted.n_clusters = choice.n_clusters
+    return counted, choice
+
+
+def most_clusters(estimator: "PrototypeClusterer", n: int) -> int:
+    """How many are looked for, in n rows: by default their root, within limits."""
+    most = min(MANY, max(FEW, round(math.sqrt(n)))) if estimator.max_clusters == "auto" else estimator.max_clusters
+    return min(most, n)
+
+
+def _look(estimator: "PrototypeClusterer", given: Given) -> Choice:
+    """Two networks as the method has them before it begins, each trained on a half of the rows: see `nn.number`."""
+    device = choose_device(estimator.device)
+    data = Data(given.rows, device)
+    n = len(data)
+    if n < FEWEST:
+        return UNDECIDED
+    seeds = restart_seeds(estimator.random_state, 2)
+    with alone():
+        with seeded(seeds[0], device):
+            x = data.map(lambda rows: rows, data.draw(max(FEWEST, min(LOOKED_AT, VALUES // math.prod(data.row_shape)))))
+            halves = torch.randperm(len(x), device=device).tensor_split(2)
+        restarts = [
+            build_restarts(_lens(estimator, seed), replace(given, rows=TensorRows(x[half])), quiet=i > 0)[0]
+            for i, (seed, half) in enumerate(zip(seeds, halves, strict=True))
+        ]
+        train(restarts)
+        views = []
+        for restart, half in zip(restarts, halves, strict=True):
+            if restart.result is None:
+                raise KeyboardInterrupt
+            views.append(View(Data(TensorRows(x), device).map(restart.result.model.embed), half))
+        plain = Data(TensorRows(x.flatten(1)), device)
+        plain.scale = given.scale
+        with seeded(seeds[1], device):
+            u = plain.map(networks.scaled_rows(plain).to(device).scaled)
+            most = most_clusters(estimator, n)
+            return clearer(
+                choose_number((views[0], views[1]), most),
+                choose_number((View(u, halves[0]), View(u, halves[1])), most, NOTHING_IN_ROWS),
+            )
+
+
+def _lens(estimator: E, seed: int) -> E:
+    """The method without its clustering: what its network is before the centres are placed."""
+    settings = estimator.get_params(deep=False)
+    settings |= {"n_clusters": 1, "n_init": 1, "epochs": 0, "random_state": seed, "callbacks": (), "checkpoint": None}
+    if settings["pretrain_epochs"] == 0:
+        settings["pretrain_epochs"] = "auto"
+    if "init" in settings:
+        settings["init"] = "k-means"
+    return type(estimator)(**settings)

@@ -1,0 +1,113 @@
+"""How sure a clustering is: whether other runs, or runs on other rows, find the same clusters.
+
+Of cluster C_j and the clusters D of another run, the best match has the Jaccard index `max_l |C_j ∩ D_l| / |C_j ∪ D_l|`
+(Hennig: "Cluster-wise assessment of cluster stability", 2007). The stability of a cluster is its mean over the other
+runs; that of a row is the share of them in which it lies in its cluster's match.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
+
+from ..engine.data import Data
+from ..engine.distributed import alone
+from ..engine.loop import train
+from ..engine.model import ClusterModel
+from ..engine.rows import TensorRows
+from ..engine.runtime import choose_device, learning, restart_seeds
+from ..reading.inputs import read_rows
+from .restarts import build_restarts
+from .selection import choose
+from .state import as_it_is
+
+
+class Stability(NamedTuple):
+    """From 0 to 1 each."""
+
+    clusters: NDArray[np.float64]  # (k,)
+    rows: NDArray[np.float64]  # (n,)
+
+
+def compared(labels: NDArray[Any], others: Sequence[NDArray[Any]], k: int) -> Stability:
+    """Of k clusters, beside the labels that other runs give the same rows. An empty cluster has no match."""
+    clusters, rows = np.zeros(k), np.zeros(len(labels))
+    sizes = np.bincount(labels, minlength=k)
+    for other in others:
+        both = np.zeros((k, int(other.max()) + 1))
+        np.add.at(both, (labels, other), 1)
+        either = sizes[:, None] + both.sum(0) - both
+        jaccard = both / np.maximum(either, 1)
+        clusters += jaccard.max(1)
+        rows += other == jaccard.argmax(1)[labels]
+    return Stability(clusters / len(others), rows / len(others))
+
+
+def _labels(model: ClusterModel, data: Data) -> NDArray[np.int64]:
+    return data.map(lambda x: model.answer(x).label).cpu().numpy()
+
+
+class Steady:
+    """`stability_` and `row_stability_` from the restarts of a fit, and `stability` from fits on other rows."""
+
+    if TYPE_CHECKING:
+        device: str
+        labels_: np.ndarray
+        seed_: int
+        runs_: list[dict[str, Any]]
+        _fitted_with: dict[str, Any]
+
+        @property
+        def n_clusters_(self) -> int: ...
+
+        def predict(self, X: Any) -> Any: ...
+
+    @property
+    def stability_(self) -> NDArray[np.float64]:
+        """Of each cluster (k,), among the restarts; needs n_init > 1."""
+        return self._among_restarts().clusters
+
+    @property
+    def row_stability_(self) -> NDArray[np.float64]:
+        """Of each row (n,), among the restarts; needs n_init > 1."""
+        return self._among_restarts().rows
+
+    def _among_restarts(self) -> Stability:
+        others = [run["labels"] for run in self.runs_ if run["seed"] != self.seed_]
+        if not others or any(len(other) != len(self.labels_) for other in others):  # of a stream, the last batch
+            raise AttributeError("stability_ compares the restarts of a fit: set n_init > 1, or ask stability(X).")
+        return compared(self.labels_, others, self.n_clusters_)
+
+    def stability(self, X: Any, n: int = 5, random_state: int = 0) -> Stability:
+        """Whether fits to other rows find the same clusters: the same settings, n times on a random half of X, each
+        labelling all of X.
+
+        Args:
+            X: the rows of the fit, or others of their kind.
+            n: how many fits.
+            random_state: of halves and fits.
+        """
+        fitted = as_it_is(self)
+        check_is_fitted(fitted)
+        if n < 1:
+            raise ValueError(f"n={n} should be >= 1.")
+        given = read_rows(fitted, X, fitting=False)
+        data, device = Data(given.rows, choose_device(self.device)), choose_device(self.device)
+        if len(data) < 2 * fitted.n_clusters_ or len(data) < 4:
+            raise ValueError(f"X has {len(data)} rows: too few to fit {fitted.n_clusters_} clusters to half of them.")
+        changes = {"n_init": 1, "callbacks": (), "checkpoint": None, "verbose": False}
+        with learning(), alone():
+            fits = []
+            for seed in restart_seeds(random_state, n):
+                order = torch.randperm(len(data), generator=torch.Generator().manual_seed(seed))
+                half = order[: len(data) // 2].sort().values.to(device)
+                part = replace(given, rows=TensorRows(data.map(lambda rows: rows, half)))
+                estimator: Any = type(fitted)(**{**fitted._fitted_with, **changes, "random_state": seed})
+                fits.append((estimator, build_restarts(estimator, part, quiet=True)))
+            train([restart for _, restarts in fits for restart in restarts])
+            others = [_labels(choose(estimator, restarts).model, data) for estimator, restarts in fits]
+        return compared(np.asarray(fitted.predict(given)), others, fitted.n_clusters_)
