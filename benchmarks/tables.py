@@ -6,13 +6,13 @@
     python benchmarks/tables.py --show                       # the tables, from the CSV
 
 FOLDER has penguins.csv, mushroom.csv, mice_protein.csv, gtzan30.csv, bbc.csv.gz and searchsnippets.csv.gz; wine and
-breast_cancer are scikit-learn's, "customers" is made up (examples/customers.py). The column of labels is left out of the fit, of
-mice_protein also the three columns that its classes are made of; within this script labels score and choose nothing.
-k-means: scikit-learn's with ten starts, on numbers and days filled with means and categories one-hot and filled with
-the commonest, all standardised; on tf-idf with English stop words as it is. "k-means, our rows": on what TELL's reading
-of a mixed table gives, in its units. k-prototypes (k-modes where all columns are categories; ten starts on up to 1,000
-rows, else three; dates left out) needs kmodes. Results are appended to benchmarks/results/tables.csv (or --out); what is
-there is not run again.
+breast_cancer are scikit-learn's, "customers" is made up (examples/customers.py). The column of labels is left out of
+the fit, of mice_protein also the three columns that its classes are made of; within this script labels score and
+choose nothing. k-means: scikit-learn's with ten starts, on numbers and days filled with means and categories one-hot
+and filled with the commonest, all standardised; on tf-idf with English stop words as it is. "k-means, our rows": on
+what TELL's reading of a mixed table gives, in its units. k-prototypes (k-modes where all columns are categories; ten
+starts on up to 1,000 rows, else three; dates left out) needs kmodes. Results are appended to
+benchmarks/results/tables.csv (or --out); what is there is not run again.
 """
 
 import argparse

@@ -189,7 +189,8 @@ def _own_columns(source: Source, shown: Any, keep: list[str] | None) -> dict[str
     if not keep:
         return own
     if not is_frame(shown):
-        raise Wrong(f"--keep {keep[0]}: {source.data} has no columns with names.")
+        why = "is read in parts" if hasattr(shown, "parts") else "has no columns with names"
+        raise Wrong(f"--keep {keep[0]}: {source.data} {why}.")
     names = [str(name) for name in shown.columns]
     wanted = names if keep == ["all"] else keep
     for name in wanted:
@@ -214,7 +215,8 @@ def describe(
     from ..reading.tables import Columns
 
     X, y, _ = read_source(Source(data, label))
-    reading = Columns.fit(X, wishes_of(column, skip)) if is_frame(X) else None  # type: ignore[arg-type]
+    looked_at = getattr(X, "sample", X)  # of a file that is read in parts
+    reading = Columns.fit(looked_at, wishes_of(column, skip)) if is_frame(looked_at) else None  # type: ignore[arg-type]
     classes = None if y is None else len({str(value) for value in y if value is not None})
     if as_json:
         read = () if reading is None else reading.columns
@@ -271,8 +273,8 @@ def predict(
     source = source_of(saved, "predict", data, embeddings)
     in_groups = in_groups and words_of(saved) is None and source.label is None
     X, _, shown = (Path(data), None, None) if in_groups else read_for(saved, estimator, source)
-    given = read_rows(estimator, X, fitting=False)
     own = _own_columns(source, shown, keep)
+    given = read_rows(estimator, X, fitting=False)
     write(out, estimator.predict_in_parts(given), len(given.rows), proba=proba, beside=own)
     if as_json:
         print(json.dumps({"out": str(out), "rows": len(given.rows)}))
