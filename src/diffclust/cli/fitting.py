@@ -183,13 +183,14 @@ def _own_columns(source: Source, shown: Any, keep: list[str] | None) -> dict[str
     """What stands beside the labels: the file of each image or text, and the columns to keep."""
     from ..reading.files import captions
     from ..reading.frames import columns_of, is_frame
+    from ..reading.parts import TextTable
 
     files = captions(source.data) if Path(source.data).expanduser().is_dir() else None
     own: dict[str, list[Any]] = {"file": list(files)} if files else {}
     if not keep:
         return own
     if not is_frame(shown):
-        why = "is read in parts" if hasattr(shown, "parts") else "has no columns with names"
+        why = "is read in parts" if isinstance(shown, TextTable) else "has no columns with names"
         raise Wrong(f"--keep {keep[0]}: {source.data} {why}.")
     names = [str(name) for name in shown.columns]
     wanted = names if keep == ["all"] else keep
@@ -212,10 +213,11 @@ def describe(
 ) -> None:
     """How DATA would be read: a line a column. Nothing is trained or written."""
     from ..reading.frames import is_frame
+    from ..reading.parts import TextTable
     from ..reading.tables import Columns
 
     X, y, _ = read_source(Source(data, label))
-    looked_at = getattr(X, "sample", X)  # of a file that is read in parts
+    looked_at = X.sample if isinstance(X, TextTable) else X
     reading = Columns.fit(looked_at, wishes_of(column, skip)) if is_frame(looked_at) else None  # type: ignore[arg-type]
     classes = None if y is None else len({str(value) for value in y if value is not None})
     if as_json:
