@@ -3,6 +3,7 @@
 import json
 import sys
 import time
+from itertools import count
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -35,8 +36,11 @@ from .tables import print_number, print_reading, print_table, print_unlabelled
 
 def fit(
     data: DataArgument,
-    out: Annotated[Path, typer.Option(help="Folder for the model and labels.csv.")],
     k: SomeClusters = "auto",
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Folder for the model and labels.csv; else runs/NAME of DATA, numbered where that is there."),
+    ] = None,
     method: Annotated[str, typer.Option(help="See 'diffclust methods'.")] = "tell",
     seed: Seed = 0,
     epochs: Annotated[int | None, typer.Option(help="Of clustering; the default follows the data.")] = None,
@@ -64,6 +68,7 @@ def fit(
 
     if resume and checkpoint is None:
         raise Wrong("--resume needs --checkpoint: where is the state?")
+    out = out or _free_folder(data)
     settings = {
         "random_state": seed,
         "n_init": restarts,
@@ -151,6 +156,13 @@ def fit(
     if stopped:
         say(f"stopped: the model in {out} is as far as training had come.{go_on}")
         raise typer.Exit(1)
+
+
+def _free_folder(data: str) -> Path:
+    """runs/customers for customers.csv.gz; where that is there, runs/customers-2, and so on."""
+    name = Path(data).expanduser().resolve().name.split(".")[0] or "data"
+    names = (name if i == 1 else f"{name}-{i}" for i in count(1))
+    return next(folder for folder in (Path("runs", each) for each in names) if not folder.exists())
 
 
 def _scores(y: Any, labels: Any) -> dict[str, float]:
