@@ -166,7 +166,8 @@ def _read_table(reading: Columns, X: Any) -> Given:
 
 def _read_in_parts(estimator: Any, X: TextTable, fitting: bool) -> Given:
     """A table larger than memory, looked at by a sample of its rows; numbers where the fit saw no more."""
-    reading = Columns.fit(X.sample, estimator.columns) if fitting else getattr(estimator, "columns_", None)
+    wishes = getattr(estimator, "columns", None)
+    reading = Columns.fit(X.sample, wishes) if fitting else getattr(estimator, "columns_", None)
     if reading is not None:
         return _given_by(reading, X.encoded(reading.transform))
     names = [X.names[i] for i in X.features]
