@@ -32,6 +32,7 @@ highlight_language = "none"  # a plain literal block is a formula
 python_maximum_signature_line_length = 100
 exclude_patterns = [
     "_build",
+    "compare.head.md",
     "results.head.md",
     "explain.head.md",
     "invariance.head.md",

@@ -189,10 +189,9 @@ class TextTable:
                     places.write(rows.indices.astype(np.int64).tobytes())
                     ends.append(rows.indptr[1:] + ends[-1][-1])
                 else:
-                    with np.errstate(over="ignore"):  # refused by name later
-                        values.write(np.asarray(rows, np.float32).tobytes())
+                    values.write(np.asarray(rows, np.float64).tobytes())
             if len(ends) == 1:
-                return ArrayRows(_mapped(values, np.float32).reshape(done, width), (width,), lambda x: x)
+                return ArrayRows(_mapped(values, np.float64).reshape(done, width), (width,), lambda x: x)
             stored = _mapped(values, np.float32), _mapped(places, np.int64), np.concatenate(ends)
             return SparseRows(sp.csr_matrix(stored, shape=(done, width), copy=False))
 
