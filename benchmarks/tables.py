@@ -1,17 +1,18 @@
 """Tables and texts as people have them: TELL's defaults on the file itself, beside k-means and k-prototypes, k given.
 
-    python benchmarks/tables.py --data FOLDER                # whole tables, three seeds
+    python benchmarks/tables.py --data FOLDER                # whole tables, five seeds
     python benchmarks/tables.py --data FOLDER --blanks       # the same with 20 % of the cells blanked at random
+    python benchmarks/tables.py --data FOLDER --sets "penguins.csv;wine" --seeds 3,4
     python benchmarks/tables.py --show                       # the tables, from the CSV
 
-FOLDER has penguins.csv, mushroom.csv, mice_protein.csv, gtzan30.csv, bbc.csv.gz, searchsnippets.csv.gz, wine.npz and
-breast_cancer.npz; "customers" is made up (examples/customers.py). The column of labels is left out of the fit, of
-mice_protein also the three columns that its classes are made of; within this script labels score and choose nothing.
-k-means: scikit-learn's with ten starts, on numbers and days filled with means and categories one-hot and filled with
-the commonest, all standardised; on tf-idf with English stop words as it is. "k-means, our rows": on what TELL's reading
-of a mixed table gives, in its units. k-prototypes (k-modes where all columns are categories; ten starts on up to 1,000
-rows, else three; dates left out) needs kmodes. Results are appended to benchmarks/results/tables.csv; what is there is
-not run again.
+FOLDER has penguins.csv, mushroom.csv, mice_protein.csv, gtzan30.csv, bbc.csv.gz and searchsnippets.csv.gz; wine and
+breast_cancer are scikit-learn's, "customers" is made up (examples/customers.py). The column of labels is left out of
+the fit, of mice_protein also the three columns that its classes are made of; within this script labels score and
+choose nothing. k-means: scikit-learn's with ten starts, on numbers and days filled with means and categories one-hot
+and filled with the commonest, all standardised; on tf-idf with English stop words as it is. "k-means, our rows": on
+what TELL's reading of a mixed table gives, in its units. k-prototypes (k-modes where all columns are categories; ten
+starts on up to 1,000 rows, else three; dates left out) needs kmodes. Results are appended to
+benchmarks/results/tables.csv (or --out); what is there is not run again.
 """
 
 import argparse
@@ -36,10 +37,10 @@ FIELDS = ("data", "method", "seed", "blank", "acc", "nmi", "seconds", "network")
 LABELS = {"penguins.csv": "species", "customers": "kind"}
 SKIPPED = {"mice_protein.csv": ("Genotype", "Treatment", "Behavior")}
 WHOLE = ("penguins.csv", "mushroom.csv", "mice_protein.csv", "gtzan30.csv", "customers", "bbc.csv.gz")
-WHOLE += ("searchsnippets.csv.gz", "wine.npz", "breast_cancer.npz")
+WHOLE += ("searchsnippets.csv.gz", "wine", "breast_cancer")
 MIXED = ("penguins.csv", "mushroom.csv", "customers")
 ONLY = {"k-prototypes": MIXED[:2], "k-means, our rows": MIXED}
-BLANKED = ("penguins.csv", "mice_protein.csv", "wine.npz", "breast_cancer.npz", "customers")
+BLANKED = ("penguins.csv", "mice_protein.csv", "wine", "breast_cancer", "customers")
 
 
 def load(folder: Path, data: str) -> tuple[pd.DataFrame, np.ndarray]:
@@ -51,8 +52,12 @@ def load(folder: Path, data: str) -> tuple[pd.DataFrame, np.ndarray]:
 
         table = customers()
         return table, table.pop("kind").to_numpy()
-    X, y, _ = read(folder / data, label=LABELS.get(data))
-    table = X if isinstance(X, pd.DataFrame) else pd.DataFrame(X).add_prefix("x")
+    if data in ("wine", "breast_cancer"):
+        from sklearn import datasets
+
+        X, y = getattr(datasets, f"load_{data}")(return_X_y=True)
+        return pd.DataFrame(X).add_prefix("x"), y
+    table, y, _ = read(folder / data, label=LABELS.get(data))
     return table.drop(columns=list(SKIPPED.get(data, ()))), np.asarray(y)
 
 
@@ -144,15 +149,17 @@ def run(method: str, table: pd.DataFrame, k: int, seed: int) -> tuple[np.ndarray
     return KMeans(k, n_init=10, random_state=seed).fit_predict(rows_for_kmeans(table)), ""
 
 
-def measure(folder: Path, share: float, seeds: int, methods: list[str]) -> None:
+def measure(arguments: argparse.Namespace, results: Path) -> None:
     from diffclust.metrics import accuracy, nmi
 
-    done = {(r["data"], r["method"], r["seed"], r["blank"]) for r in recorded()}
-    for data in BLANKED if share else WHOLE:
-        table, y = load(folder, data)
+    share = 0.2 if arguments.blanks else 0.0
+    wanted = arguments.sets.split(";") if arguments.sets else BLANKED if share else WHOLE
+    done = {(r["data"], r["method"], r["seed"], r["blank"]) for r in recorded(results)}
+    for data in wanted:
+        table, y = load(arguments.data, data)
         table = blanked(table, share)
-        for method in methods:
-            for seed in range(seeds):
+        for method in arguments.methods.split(";"):
+            for seed in map(int, arguments.seeds.split(",")):
                 key = (data, method, str(seed), f"{share:g}")
                 if key in done or data not in ONLY.get(method, (data,)):
                     continue
@@ -162,21 +169,21 @@ def measure(folder: Path, share: float, seeds: int, methods: list[str]) -> None:
                 scores = [f"{100 * score(y, labels):.2f}" for score in (accuracy, nmi)]
                 line = [*key, *scores, f"{seconds:.1f}", network]
                 print(*line, flush=True)
-                fresh = not RESULTS.exists()
-                with RESULTS.open("a", newline="") as file:
+                fresh = not results.exists()
+                with results.open("a", newline="") as file:
                     csv.writer(file, lineterminator="\n").writerows([FIELDS, line] if fresh else [line])
 
 
-def recorded() -> list[dict[str, str]]:
-    if not RESULTS.exists():
+def recorded(results: Path) -> list[dict[str, str]]:
+    if not results.exists():
         return []
-    with RESULTS.open(newline="") as file:
+    with results.open(newline="") as file:
         return list(csv.DictReader(file))
 
 
-def show() -> None:
+def show(results: Path) -> None:
     groups: dict[tuple[str, str, str], list[dict[str, str]]] = {}
-    for line in recorded():
+    for line in recorded(results):
         groups.setdefault((line["blank"], line["data"], line["method"]), []).append(line)
     for (share, data, method), lines in sorted(groups.items()):
         acc, nmi = ([float(line[name]) for line in lines] for name in ("acc", "nmi"))
@@ -187,14 +194,15 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path)
     parser.add_argument("--blanks", action="store_true")
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--sets", help="with semicolons between")
+    parser.add_argument("--seeds", default="0,1,2,3,4")
     parser.add_argument(
         "--methods", default="TELL;k-means;k-means, our rows;k-prototypes", help="with semicolons between"
     )
+    parser.add_argument("--out", type=Path, default=RESULTS)
     parser.add_argument("--show", action="store_true")
     arguments = parser.parse_args()
     if not arguments.show:
         warnings.simplefilter("ignore")
-        wanted = arguments.methods.split(";")
-        measure(arguments.data, 0.2 if arguments.blanks else 0.0, arguments.seeds, wanted)
-    show()
+        measure(arguments, arguments.out)
+    show(arguments.out)

@@ -4,7 +4,16 @@ import torch
 
 from conftest import two_methods
 from diffclust import TELL, callbacks, metrics
-from diffclust.callbacks import Evaluate, StopWhenLabelsSettle, StopWhenLossSettles, TrainingRecord
+from diffclust.callbacks import (
+    Evaluate,
+    ProgressBar,
+    StopWhenLabelsSettle,
+    StopWhenLossSettles,
+    TimeLeft,
+    TrainingRecord,
+    duration,
+)
+from diffclust.engine.phase import Progress
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
@@ -150,3 +159,66 @@ def test_a_record_survives_a_kill(digits, tmp_path, fresh):
     for ours, other in zip(whole.runs, resumed.runs, strict=True):
         assert [(f["phase"], f["epoch"]) for f in ours] == [(f["phase"], f["epoch"]) for f in other]
         assert all(torch.equal(a["embedding"], b["embedding"]) for a, b in zip(ours, other, strict=True))
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+def test_the_time_left_by_hand():
+    clock = Clock()
+    left = TimeLeft({"pretraining": 10, "clustering": 5}, 2, clock)
+    expected = {
+        ("pretraining", 0): 29 * 2.0,  # all epochs are as long as this one
+        ("pretraining", 1): 28 * 2.0,
+        ("clustering", 0): 10 * 2.0 + 9 * 2.0,  # the rest of pretraining was not needed: it had stopped
+    }
+    for (phase, epoch), seconds in expected.items():
+        clock.now += 2
+        assert left.after(progress(phase, epoch)) == pytest.approx(seconds)
+    clock.now += 4
+    assert left.after(progress("clustering", 1)) == pytest.approx(10 * 2.0 + 8 * 3.0)
+    assert left.share == pytest.approx(12 / 30)
+    for epoch in range(10):
+        clock.now += 2
+        left.after(progress("pretraining", epoch, restart=1))
+    for epoch in range(5):
+        clock.now += 3
+        last = left.after(progress("clustering", epoch, restart=1))
+    assert last == pytest.approx(3 * 3.0)
+    stopped = progress("clustering", 2)
+    stopped.stop = True
+    assert left.after(stopped) == 0
+    assert left.share == 1
+    assert TimeLeft({}, 1, clock).share == 0
+
+
+def progress(phase, epoch, restart=0):
+    return Progress(phase, epoch, 10, {"loss": 1.0}, None, None, {}, restart)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"), [(0.2, "1 s"), (99, "99 s"), (100, "2 min"), (5900, "98 min"), (7800, "2 h 10 min")]
+)
+def test_durations(seconds, said):
+    assert duration(seconds) == said
+
+
+def test_the_estimate_stays_beside_the_bar():
+    clock = Clock()
+    bar = ProgressBar({"clustering": 10}, 1)
+    bar.time_left = TimeLeft({"clustering": 10}, 1, clock)
+    try:
+        for epoch in range(5):
+            clock.now += 60 if epoch == 0 else 30
+            bar(progress("clustering", epoch))
+        whole, phase = bar.bar.tasks
+        assert whole.description == "training, about 9 min"
+        assert whole.fields["said"] == "3 min left"
+        assert whole.completed == 0.5
+        assert phase.fields["said"] == "5/10  loss 1"
+    finally:
+        bar.stop()

@@ -2,7 +2,8 @@
 
 import inspect
 import os
-from collections.abc import Collection
+import time
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, Self
 
@@ -219,32 +220,81 @@ class TrainingRecord:
                 self.runs[i], self.seen[i] = run, seen
 
 
+class TimeLeft:
+    """How long the rest of a fit takes: the epochs that are left of each phase, in all runs, by the time that its
+    epochs have taken so far; of a phase to come, by the mean of those that have been.
+
+    Args:
+        plan: epochs of each phase of a run, at most.
+        n_runs: how many runs there are, one after the other or side by side.
+        clock: seconds.
+    """
+
+    def __init__(self, plan: Mapping[str, int], n_runs: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self.plan, self.clock = dict(plan), clock
+        self.done = [dict.fromkeys(plan, 0) for _ in range(n_runs)]
+        self.spent, self.counted = dict.fromkeys(plan, 0.0), dict.fromkeys(plan, 0)
+        self.last = clock()
+
+    def after(self, progress: Progress) -> float:
+        """Seconds, after an epoch. What a phase has left when it is stopped or the next one begins, it did not need."""
+        now = self.clock()
+        self.spent[progress.phase] += now - self.last
+        self.counted[progress.phase] += 1
+        self.last = now
+        names = list(self.plan)
+        here, own = names.index(progress.phase), self.done[progress.restart]
+        over = names[: here + progress.stop]
+        own |= {progress.phase: progress.epoch + 1} | {name: self.plan[name] for name in over}
+        mean = sum(self.spent.values()) / sum(self.counted.values())
+        each = {name: self.spent[name] / self.counted[name] if self.counted[name] else mean for name in names}
+        return sum(each[name] * (self.plan[name] - run[name]) for run in self.done for name in names)
+
+    @property
+    def share(self) -> float:
+        """Of all epochs, those that are over."""
+        return sum(sum(run.values()) for run in self.done) / max(1, len(self.done) * sum(self.plan.values()))
+
+
+def duration(seconds: float) -> str:
+    """In words that promise no more than is known: "40 s", "3 min", "2 h 10 min"."""
+    if seconds < 99.5:
+        return f"{max(1, round(seconds))} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60} min"
+
+
 class ProgressBar:
-    """Epoch, losses and time left on the terminal; shown when `verbose` is on."""
+    """Epoch and losses of each phase, and the time that training has left in all; shown when `verbose` is on. The first
+    epoch gives an estimate of the whole, which stays to be compared with."""
 
-    def __init__(self, n_runs: int) -> None:
+    def __init__(self, plan: Mapping[str, int], n_runs: int) -> None:
         from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+        from rich.progress import BarColumn, Progress, TextColumn
 
-        self.n_runs = n_runs
+        self.n_runs, self.time_left = n_runs, TimeLeft(plan, n_runs)
         self.tasks: dict[tuple[int, str], Any] = {}
         self.bar = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[losses]}"),
-            TimeRemainingColumn(),
+            TextColumn("{task.fields[said]}"),
             console=Console(stderr=True),
         )
+        self.whole = self.bar.add_task("training", total=1.0, said="")
         self.bar.start()
 
     def __call__(self, progress: Progress) -> None:
         line = progress.restart, progress.phase
+        left = duration(self.time_left.after(progress))
+        if not self.tasks:
+            self.bar.update(self.whole, description=f"training, about {left}")
         if line not in self.tasks:
             which = f" {progress.restart + 1}/{self.n_runs}" if self.n_runs > 1 else ""
-            self.tasks[line] = self.bar.add_task(progress.phase + which, total=progress.epochs, losses="")
+            self.tasks[line] = self.bar.add_task(progress.phase + which, total=progress.epochs, said="")
         losses = "  ".join(f"{key} {value:.4g}" for key, value in progress.losses.items())
-        self.bar.update(self.tasks[line], completed=progress.epoch + 1, losses=losses)
+        epoch = progress.epoch + 1
+        self.bar.update(self.tasks[line], completed=epoch, said=f"{epoch}/{progress.epochs}  {losses}")
+        self.bar.update(self.whole, completed=self.time_left.share, said=f"{left} left")
 
     def stop(self) -> None:
         self.bar.stop()
@@ -257,21 +307,21 @@ class Watchers:
         self.estimator = estimator
         self.shows_bar = estimator.verbose and current_processes().leads and not quiet
         self.bar: ProgressBar | None = None
-        self.epochs = 0
+        self.plan: Mapping[str, int] = {}
         self.callbacks: list[Callback] = list(estimator.callbacks)
 
-    def expect(self, epochs: int) -> None:
-        """How many a restart has at most."""
-        self.epochs = epochs
+    def expect(self, plan: Mapping[str, int]) -> None:
+        """How many epochs each phase of a restart has at most."""
+        self.plan = plan
 
     def __enter__(self) -> Self:
         estimator = self.estimator
-        self.context = estimator._init_callback_context(max_subtasks=estimator.n_init * self.epochs)
+        self.context = estimator._init_callback_context(max_subtasks=estimator.n_init * sum(self.plan.values()))
         self.context.call_on_fit_task_begin(estimator=estimator)
         if hasattr(estimator, "_skl_callbacks"):
             self.callbacks.append(self.tell_sklearn)
         if self.shows_bar:
-            self.bar = ProgressBar(estimator.n_init)
+            self.bar = ProgressBar(self.plan, estimator.n_init)
             self.callbacks.append(self.bar)
         return self
 

@@ -110,7 +110,6 @@ def test_methods_fit_a_narrow_terminal(works):
     [
         (["fti"], "No such command 'fti'"),
         (["compare", "x.npy"], "Missing option '-k'"),
-        (["fit", "x.npy", "-k", "3"], "Missing option '--out'"),
         (["fit", "-k", "3", "--out", "a"], "Missing argument"),
         (["fit", "x.npy", "-k", "three", "--out", "a"], "-k three: expected a number or auto."),
         (["fit", "x.npy", "-k", "3", "--out", "a", "--epoch", "3"], "No such option: --epoch"),
@@ -856,3 +855,11 @@ def test_without_a_number_the_command_says_how_many_and_why(works, tmp_path):
     out = works("fit", "x.npy", "--out", "a", "--epochs", "2", "--set", "pretrain_epochs=40", "--device", "cpu")
     assert "4 clusters: networks trained on different halves of the rows agree on 100 % of them" in out
     assert json.loads((tmp_path / "a" / "estimator.json").read_text())["params"]["n_clusters"] == "auto"
+
+
+@pytest.mark.quick
+def test_the_shell_completes_commands():
+    words = {"_DIFFCLUST_COMPLETE": "complete_bash", "COMP_WORDS": "diffclust de", "COMP_CWORD": "1"}
+    program = "import sys; sys.argv = ['diffclust']; from diffclust.cli import main; main()"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=os.environ | words)
+    assert done.stdout.split() == ["describe", "demo"]

@@ -46,6 +46,12 @@ def test_a_table_from_the_file_to_the_report(works, tmp_path, customers):
     assert any("plan" in fact for fact in content["clusters"][0]["columns"])
 
 
+def test_a_folder_of_its_own(works, tmp_path, customers):
+    for name in ("runs/t", "runs/t-2"):
+        assert f"Saved to {name}:" in works("fit", customers, "-k", 2, *SHORT)
+        assert (tmp_path / name / "labels.csv").exists()
+
+
 def test_describe(works, customers):
     out = works("describe", customers, "--column", "income=category", "--skip", "since")
     assert "30 rows of" in out

@@ -105,6 +105,21 @@ def test_categories_do_not_decide_alone(scale, apart):
     assert metrics.accuracy(species, labels) > 0.95
 
 
+@pytest.mark.parametrize("scale", [None, 2**0.5])  # rows of their own, and as a table has them
+def test_rows_of_categories_are_near_where_they_agree(scale):
+    generator = np.random.default_rng(0)
+    codes = np.minimum(generator.geometric(0.5, (60, 7)) - 1, 3)
+    X = np.eye(4)[codes].reshape(60, -1)
+    data = Data(TensorRows(torch.as_tensor(X, dtype=torch.float32)), CPU)
+    data.scale = None if scale is None else torch.full((28,), scale)
+    z = build("scaled", data, 0, {}).encode(data.take(torch.arange(60)))
+    agree = (codes[:, None] == codes).mean(-1)
+    assert np.allclose(z @ z.T / z[0].square().sum(), agree, atol=2e-2)
+    X[0, 0] = 0.5  # a share: no longer choices, and seen from the mean
+    data = Data(TensorRows(torch.as_tensor(X, dtype=torch.float32)), CPU)
+    assert build("scaled", data, 0, {}).shift.any()
+
+
 def test_columns_of_counts_are_divided_by_the_root():
     X = np.random.default_rng(0).poisson(0.2, size=(200, 6)) * [1.0, 9, 1, 1, 1, 1]
     assert np.allclose(row_units(summary(X))[1], np.sqrt(X.std(0)), rtol=1e-3)

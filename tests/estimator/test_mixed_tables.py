@@ -185,12 +185,46 @@ def test_pipelines(table):
     assert list(framed.index) == list(table.index)
 
 
+def as_polars(table):
+    polars = pytest.importorskip("polars")
+    return polars.DataFrame({name: [None if v != v else v for v in table[name].tolist()] for name in table})
+
+
 def test_polars_in_and_out(table, model):
     polars = pytest.importorskip("polars")
-    theirs = polars.DataFrame({name: [None if v != v else v for v in table[name].tolist()] for name in table})
+    theirs = as_polars(table)
     fitted = TELL(2, **SHORT).set_output(transform="polars").fit(theirs)
     assert (fitted.labels_ == model.labels_).all()
-    assert isinstance(fitted.transform(theirs), polars.DataFrame)
+    embedding = fitted.transform(theirs)
+    assert isinstance(embedding, polars.DataFrame)
+    assert embedding.columns == list(fitted.get_feature_names_out())
+    assert (model.predict(theirs[["since", "id", "plan", "income"]].reverse()) == model.labels_[::-1]).all()
+
+
+def test_types_of_polars_do_not_change_the_labels(table, model):
+    polars = pytest.importorskip("polars")
+    column = polars.col
+    theirs = as_polars(table).select(
+        column("plan").cast(polars.Categorical),
+        column("id"),
+        column("since").str.to_date(),
+        column("income").cast(polars.Decimal(18, 9)).cast(polars.Float64),
+    )
+    assert (model.predict(theirs) == model.labels_).all()
+    assert (TELL(2, **SHORT).fit_predict(theirs) == model.labels_).all()
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars"])
+def test_a_table_within_a_pipeline(table, model, kind):
+    """What scikit-learn lets through is read as the table was; labels go by names, not by the order of columns."""
+    given = table if kind == "pandas" else as_polars(table)
+    let_through = make_column_transformer(
+        ("passthrough", ["plan", "id", "since"]), ("passthrough", ["income"]), verbose_feature_names_out=False
+    )
+    pipeline = make_pipeline(let_through, TELL(2, **SHORT)).set_output(transform=kind)
+    assert (pipeline.fit_predict(given) == model.labels_).all()
+    assert (pipeline.predict(given) == model.labels_).all()
+    assert type(pipeline.transform(given)) is type(given)
 
 
 def test_parquet_in_parts(tmp_path, table, model):

@@ -318,3 +318,27 @@ def test_telling_words_by_hand():
     means = np.array([[0.6, 0.5, 0.0], [0.0, 0.5, 0.2]])
     # whole: 0.6, 1.0, 0.2; scores: 0.6 log 2 = 0.42, 0.5 log 1.6 = 0.24, 0.2 log 4 = 0.28
     assert telling_words(means, ["cat", "the", "dog"], 2) == [["cat", "the"], ["dog", "the"]]
+
+
+def test_decoded_rows_in_words():
+    frame = pd.DataFrame(
+        {
+            "since": ["2024-01-01", "2024-01-03", "2024-01-02", "2024-01-03"],
+            "income": [1200.0, 2400.0, 52_000.0, 3.0],
+            "plan": ["free", "premium", "basic", "free"],
+        }
+    )
+    reading = Columns.fit(frame)
+    assert reading.features == ["income", "plan = basic", "plan = free", "plan = premium", "since"]
+    rows = [[51_999.6, 0.2, -0.1, 0.8, 19724.2], [12.25, -1, -1, -1, 19723], [0, 0.001, 1.3, 0.5, 19724]]
+    said = reading.in_words(np.array(rows))
+    assert list(said.columns) == ["since", "income", "plan"]
+    assert said["income"].tolist() == ["52,000", "12.25", "0"]
+    assert said["since"].tolist() == ["2024-01-02", "2024-01-01", "2024-01-02"]
+    assert said["plan"].tolist() == [
+        "premium 80 %, basic 20 %",
+        "basic 33 %, free 33 %, premium 33 %",
+        "free 67 %, premium 33 %",
+    ]
+    with pytest.raises(ValueError, match=r"shape \(3, 4\), but the table becomes 5 numbers"):
+        reading.in_words(np.array(rows)[:, 1:])

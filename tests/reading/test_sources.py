@@ -132,7 +132,7 @@ def test_bad_files(X, tmp_path):
     (tmp_path / "x.parquet").write_bytes(b"not parquet at all")
     with pytest.raises(ValueError, match=r"x\.parquet: .*(?i:parquet)"):
         fit(tmp_path / "x.parquet")
-    with pytest.raises(ValueError, match=r"\.npy and \.parquet"):
+    with pytest.raises(ValueError, match=r"\.npy, \.parquet, \.csv and \.tsv"):
         fit(tmp_path / "x.txt")
     bad = X.copy()
     bad[77, 2] = np.nan

@@ -21,7 +21,6 @@ __all__ = ["app", "main"]
 CTRL_C = 130  # typer's number for it
 
 app = typer.Typer(
-    add_completion=False,
     pretty_exceptions_enable=False,
     help="Differentiable clustering: k-means as a neural layer, on your data.",
 )

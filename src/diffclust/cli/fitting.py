@@ -3,6 +3,7 @@
 import json
 import sys
 import time
+from itertools import count
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -35,8 +36,11 @@ from .tables import print_number, print_reading, print_table, print_unlabelled
 
 def fit(
     data: DataArgument,
-    out: Annotated[Path, typer.Option(help="Folder for the model and labels.csv.")],
     k: SomeClusters = "auto",
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Folder for the model and labels.csv; else runs/NAME of DATA, numbered where that is there."),
+    ] = None,
     method: Annotated[str, typer.Option(help="See 'diffclust methods'.")] = "tell",
     seed: Seed = 0,
     epochs: Annotated[int | None, typer.Option(help="Of clustering; the default follows the data.")] = None,
@@ -64,6 +68,7 @@ def fit(
 
     if resume and checkpoint is None:
         raise Wrong("--resume needs --checkpoint: where is the state?")
+    out = out or _free_folder(data)
     settings = {
         "random_state": seed,
         "n_init": restarts,
@@ -153,6 +158,13 @@ def fit(
         raise typer.Exit(1)
 
 
+def _free_folder(data: str) -> Path:
+    """runs/customers for customers.csv.gz; where that is there, runs/customers-2, and so on."""
+    name = Path(data).expanduser().resolve().name.split(".")[0] or "data"
+    names = (name if i == 1 else f"{name}-{i}" for i in count(1))
+    return next(folder for folder in (Path("runs", each) for each in names) if not folder.exists())
+
+
 def _scores(y: Any, labels: Any) -> dict[str, float]:
     from ..metrics import is_labelled, scores
 
@@ -183,13 +195,15 @@ def _own_columns(source: Source, shown: Any, keep: list[str] | None) -> dict[str
     """What stands beside the labels: the file of each image or text, and the columns to keep."""
     from ..reading.files import captions
     from ..reading.frames import columns_of, is_frame
+    from ..reading.parts import TextTable
 
     files = captions(source.data) if Path(source.data).expanduser().is_dir() else None
     own: dict[str, list[Any]] = {"file": list(files)} if files else {}
     if not keep:
         return own
     if not is_frame(shown):
-        raise Wrong(f"--keep {keep[0]}: {source.data} has no columns with names.")
+        why = "is read in parts" if isinstance(shown, TextTable) else "has no columns with names"
+        raise Wrong(f"--keep {keep[0]}: {source.data} {why}.")
     names = [str(name) for name in shown.columns]
     wanted = names if keep == ["all"] else keep
     for name in wanted:
@@ -211,10 +225,12 @@ def describe(
 ) -> None:
     """How DATA would be read: a line a column. Nothing is trained or written."""
     from ..reading.frames import is_frame
+    from ..reading.parts import TextTable
     from ..reading.tables import Columns
 
     X, y, _ = read_source(Source(data, label))
-    reading = Columns.fit(X, wishes_of(column, skip)) if is_frame(X) else None  # type: ignore[arg-type]
+    looked_at = X.sample if isinstance(X, TextTable) else X
+    reading = Columns.fit(looked_at, wishes_of(column, skip)) if is_frame(looked_at) else None  # type: ignore[arg-type]
     classes = None if y is None else len({str(value) for value in y if value is not None})
     if as_json:
         read = () if reading is None else reading.columns
@@ -271,8 +287,8 @@ def predict(
     source = source_of(saved, "predict", data, embeddings)
     in_groups = in_groups and words_of(saved) is None and source.label is None
     X, _, shown = (Path(data), None, None) if in_groups else read_for(saved, estimator, source)
-    given = read_rows(estimator, X, fitting=False)
     own = _own_columns(source, shown, keep)
+    given = read_rows(estimator, X, fitting=False)
     write(out, estimator.predict_in_parts(given), len(given.rows), proba=proba, beside=own)
     if as_json:
         print(json.dumps({"out": str(out), "rows": len(given.rows)}))

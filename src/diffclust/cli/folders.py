@@ -76,6 +76,7 @@ def record_of(saved: "Saved") -> "TrainingRecord | None":
 def read_for(saved: "Saved", estimator: Any, source: Source) -> Read:
     """DATA as the saved model wants it: images of its size and depth, a table for a table."""
     from ..reading.frames import is_frame
+    from ..reading.parts import TextTable
 
     sample, reading = estimator.shape_.row, getattr(estimator, "columns_", None)
     bits: Literal[8, 16] = 16 if estimator.image_divisor_ == 65535 else 8
@@ -85,7 +86,8 @@ def read_for(saved: "Saved", estimator: Any, source: Source) -> Read:
         if not is_frame(read.X) or "text" not in list(read.X.columns):
             raise Wrong(f"{saved.folder} was fitted on texts: give it a .jsonl file, not {source.data}.")
         return read._replace(X=words.transform([text or "" for text in read.X["text"]]))
-    if reading is not None and not is_frame(read.X) and source.embeddings is None:
+    is_table = is_frame(read.X) or isinstance(read.X, TextTable)
+    if reading is not None and not is_table and source.embeddings is None:
         kind = "texts" if reading.is_text else "a table"
         raise Wrong(f"{saved.folder} was fitted on {kind}: give it a file with the columns {_some(reading.names)}.")
     return read

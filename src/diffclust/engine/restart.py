@@ -50,8 +50,8 @@ class Restart:
     ) -> None:
         self.job, self.model, self.data, self.randomness = job, model, data, randomness
         self.waiting = phases
-        self.expected_epochs = sum(phase.epochs for phase in phases)
-        self.expected_steps = self.expected_epochs * data.steps
+        self.plan = {phase.name: phase.epochs for phase in phases}
+        self.expected_steps = sum(self.plan.values()) * data.steps
         self.phase: Phase | None = None
         self.history: list[Record] = []
         self.events: list[Event] = []

@@ -90,8 +90,22 @@ def even_units(values: Summary, each: bool) -> Tensor:
 
 
 def column_units(data: Data) -> RowUnits:
-    """The units of each column: as the table or the user says, else told from the values."""
-    return row_units(data.summary) if data.scale is None else RowUnits(data.summary.mean.cpu(), data.scale)
+    """The units of each column: as the table or the user says, else told from the values.
+
+    Rows of categories alone are of one length as they are, and the cosine of two is the share of categories in which
+    they agree. Seen from their mean it no longer is: rows of common values, which lie near it, would be pulled apart.
+    """
+    values = data.summary
+    evenly = data.scale is None or bool((data.scale == data.scale[0]).all())
+    if evenly and are_choices(values):
+        return RowUnits(torch.zeros_like(values.mean).cpu(), torch.ones_like(values.mean).cpu())
+    return row_units(values) if data.scale is None else RowUnits(values.mean.cpu(), data.scale)
+
+
+def are_choices(values: Summary) -> bool:
+    """Zeros and ones, and as many ones in every row: categories and nothing else."""
+    binary = bool((values.two_valued | (values.reach == 0)).all()) and values.low == 0 and values.high == 1
+    return binary and values.longest <= (1 + BARELY) * values.shortest
 
 
 def scaled_rows(data: Data) -> ScaledRows:

@@ -47,7 +47,7 @@ def build_restarts(estimator: "PrototypeClusterer", given: Given, quiet: bool = 
     )
     narrow = _narrowed(estimator, data)
     restarts = [_restart(estimator, job, number, data, narrow) for number in range(estimator.n_init)]
-    watchers.expect(epochs=restarts[0].expected_epochs)
+    watchers.expect(restarts[0].plan)
     return restarts
 
 

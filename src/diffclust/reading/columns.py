@@ -224,6 +224,19 @@ class Column:
             return f"{value:,.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
         return str(np.datetime64(0, "D") + np.timedelta64(round(value), "D"))
 
+    def in_words(self, row: np.ndarray) -> str:
+        """What its features say in one row, as a network decodes it: shares lie between 0 and 1, and sum to 1."""
+        if self.kind == "category":
+            shares = np.clip(row, 0, 1)
+            shares = shares / shares.sum() if shares.sum() > 0 else np.full(len(row), 1 / len(row))
+            order = [i for i in np.argsort(-shares, kind="stable") if shares[i] >= 0.005]
+            return ", ".join(f"{self.levels[i]} {100 * shares[i]:.0f} %" for i in order)
+        if self.kind == "text":
+            assert self.words is not None
+            order = [i for i in np.argsort(-row, kind="stable")[:5] if row[i] > 0]
+            return ", ".join(self.words.terms[i] for i in order)
+        return self.shown(float(row[0]))
+
     def to_dict(self) -> dict[str, Any]:
         return {**asdict(self), "words": None if self.words is None else self.words.to_dict()}
 

@@ -4,9 +4,10 @@ import csv
 import gzip
 import io
 import zlib
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import numpy as np
 
@@ -76,18 +77,11 @@ def read_delimited(path: Path, label: str | None = None) -> tuple[Any, list[str]
 def _read(path: Path, label: str | None) -> tuple[Any, list[str] | None, str | None]:
     text = decode(read_bytes(path))
     separator = "\t" if ".tsv" in path.suffixes else separator_of(text)
-    names, table = _table(text, separator)
-    named = names is not None
-    names = names or [f"column {i + 1}" for i in range(table.shape[1])]
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise ValueError(f"there is more than one column named {', '.join(map(repr, twice))}: rename them.")
-    place = label_column(names, label) if named or label is not None else None
-    others = [place] + ([0] if names[0] == "" else [])  # a first column without a name numbers the rows
-    features = [i for i in range(len(names)) if i not in others]
-    if not features:
-        raise ValueError("there is no column but the labels.")
-    columns = {names[i]: _typed(table[:, i]) for i in features}
+    start, width, lines = table_lines(io.StringIO(text, newline=""), separator)
+    table = stacked(list(lines), width)
+    names, features, place = features_of(start, width, label)
+    named = start is not None
+    columns = {names[i]: typed(table[:, i]) for i in features}
     labels = None if place is None else [str(cell) for cell in table[:, place]]
     numeric = all(column.dtype.kind == "f" for column in columns.values())
     X = frame_of(columns)
@@ -96,7 +90,22 @@ def _read(path: Path, label: str | None) -> tuple[Any, list[str] | None, str | N
     return X, labels, None if place is None else names[place]
 
 
-def _typed(words: np.ndarray) -> np.ndarray:
+def features_of(names: list[str] | None, width: int, label: str | None) -> tuple[list[str], list[int], int | None]:
+    """Names of all columns, the places of those that are features, and that of the labels."""
+    named = names is not None
+    names = names or [f"column {i + 1}" for i in range(width)]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise ValueError(f"there is more than one column named {', '.join(map(repr, twice))}: rename them.")
+    place = label_column(names, label) if named or label is not None else None
+    others = [place] + ([0] if names[0] == "" else [])  # a first column without a name numbers the rows
+    features = [i for i in range(len(names)) if i not in others]
+    if not features:
+        raise ValueError("there is no column but the labels.")
+    return names, features, place
+
+
+def typed(words: np.ndarray) -> np.ndarray:
     """Numbers where all cells are, in Python's own way of writing them; else the words."""
     try:
         return words.astype(np.float64)
@@ -129,26 +138,33 @@ def separator_of(text: str) -> str:
     return max(first, key=lambda separator: (first[separator], separator == ","), default=",")
 
 
-def _table(text: str, separator: str) -> tuple[list[str] | None, np.ndarray]:
-    """Names, where the first line holds some, and the cells as words, (n, d)."""
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
+def table_lines(file: TextIO, separator: str) -> tuple[list[str] | None, int, Iterator[list[str]]]:
+    """Names, where the first line holds some; how many cells a line has; and the lines, which all have as many."""
+    reader = csv.reader(file, delimiter=separator)
     first = next((line for line in reader if any(line)), [])
     start = [cell.strip() for cell in first]
     named = bool(start) and _is_header(start)
-    lines: list[list[str]] = [] if named or not start else [first]
     width = len(start)
-    for line in reader:
-        if len(line) == width:
-            lines.append(line)
-        elif line and not (len(line) == 1 and not line[0].strip()):
-            raise ValueError(f"line {reader.line_num} has {_cells(len(line))}, the first has {_cells(width)}.")
-    if width == 1:
-        lines = [line for line in lines if line[0].strip()]
+
+    def lines() -> Iterator[list[str]]:
+        if not named and any(start):
+            yield first
+        for line in reader:
+            if len(line) == width and (width > 1 or line[0].strip()):
+                yield line
+            elif line and not (len(line) == 1 and not line[0].strip()):
+                raise ValueError(f"line {reader.line_num} has {_cells(len(line))}, the first has {_cells(width)}.")
+
+    return start if named else None, width, lines()
+
+
+def stacked(lines: list[list[str]], width: int) -> np.ndarray:
+    """The cells as words, (n, d)."""
     if not lines:
         raise ValueError("it is empty: 0 rows.")
     table = np.empty((len(lines), width), object)
     table[:] = lines
-    return start if named else None, table
+    return table
 
 
 def _cells(n: int) -> str:

@@ -141,6 +141,11 @@ def _numbers(X: Any, path: Path) -> Any:
 
 
 def _read_delimited(path: Path, label: str | None) -> Table:
+    from .parts import TextTable, is_large
+
+    if is_large(path):
+        table = TextTable(path, label)
+        return Table(table, None if table.labels is None else _labels(table.labels), table.label)
     X, labels, name = read_delimited(path, label)
     return Table(X, None if labels is None else _labels(labels), name)
 
@@ -327,6 +332,7 @@ def json_lines(path: Path, **kinds: type) -> Iterator[tuple[int, dict[str, Any]]
         yield number, entry
 
 
+DELIMITED = tuple(ending + packed for ending in (".csv", ".tsv") for packed in ("", *COMPRESSED))
 READERS: dict[str, Callable[[Path, str | None], Table]] = {
     ".npy": read_npy,
     ".npz": _read_npz,

@@ -26,6 +26,7 @@ from ..engine.rows import ArrayRows, DatasetRows, Rows, SparseRows, TensorRows, 
 from . import formats
 from .frames import is_frame
 from .origin import origin_of
+from .parts import TextTable
 from .sources import IterableRows, ParquetRows
 from .tables import Columns, odd_columns, wants_reading
 
@@ -106,6 +107,8 @@ def read_rows(estimator: Any, X: Any, *, fitting: bool) -> Given:
         if isinstance(rows, ParquetRows) and rows.reading is None:
             given.attributes["feature_names_in_"] = np.array(rows.columns, dtype=object)
             _check_names(estimator, rows.columns, fitting)
+    elif isinstance(X, TextTable):
+        given = _read_in_parts(estimator, X, fitting)
     elif isinstance(X, Dataset):
         given = _read_dataset(estimator, X, fitting)
     elif fitting and wants_reading(X, getattr(estimator, "columns", None)):
@@ -158,6 +161,27 @@ def _check_names(estimator: Any, columns: list[str], fitting: bool) -> None:
 def _read_table(reading: Columns, X: Any) -> Given:
     values = reading.transform(X)
     rows = SparseRows(values) if sp.issparse(values) else TensorRows(torch.from_numpy(values))
+    return _given_by(reading, rows)
+
+
+def _read_in_parts(estimator: Any, X: TextTable, fitting: bool) -> Given:
+    """A table larger than memory, looked at by a sample of its rows; numbers where the fit saw no more."""
+    wishes = getattr(estimator, "columns", None)
+    reading = Columns.fit(X.sample, wishes) if fitting else getattr(estimator, "columns_", None)
+    if reading is not None:
+        return _given_by(reading, X.encoded(reading.transform))
+    names = [X.names[i] for i in X.features]
+    _check_names(estimator, names, fitting)
+
+    def numbers(part: Any) -> np.ndarray:
+        _check_cells(estimator, part)
+        return np.stack([part[name] for name in names], axis=1)
+
+    rows = X.encoded(numbers)
+    return Given(rows, Shape("rows", rows.row_shape), _numpy, {"image_divisor_": None})
+
+
+def _given_by(reading: Columns, rows: Rows) -> Given:
     attributes = {
         "image_divisor_": None,
         "columns_": reading,
@@ -174,8 +198,11 @@ def _opened(path: Path, reading: Columns | None) -> Any:
         return formats.read_npy(path).X
     if path.suffix == ".parquet":
         return formats.open_parquet(path, reading)
+    if any(path.name.lower().endswith(ending) for ending in formats.DELIMITED):
+        return TextTable(path)
     raise ValueError(
-        f"{path}: estimators read .npy and .parquet files themselves; for others see diffclust.reading.files.read."
+        f"{path}: estimators read .npy, .parquet, .csv and .tsv files themselves; for others see "
+        "diffclust.reading.files.read."
     )
 
 

@@ -19,7 +19,7 @@ import scipy.sparse as sp
 from .cells import as_words, cells_of
 from .columns import KINDS, Column, Kind, is_identifier, label_column
 from .filling import Fill
-from .frames import columns_of, is_frame, names_of_columns
+from .frames import columns_of, frame_of, is_frame, names_of_columns
 
 
 @dataclass(frozen=True)
@@ -143,6 +143,19 @@ class Columns:
         if column.kind == "category":
             return column.features[part] if value > 0.5 else f"{column.name} is not {column.levels[part]}"
         return f"{column.features[part]} {deviations((value - self.fill.mean[feature]) / self.fill.deviation[feature])}"
+
+    def in_words(self, rows: np.ndarray) -> Any:
+        """Rows that a network decoded, as centres are, as a table: numbers and dates as they are written, the shares of
+        categories ("premium 83 %, basic 17 %"), the heaviest words of texts."""
+        rows = np.asarray(rows, np.float64)
+        if rows.ndim != 2 or rows.shape[1] != len(self.features):
+            raise ValueError(f"rows have shape {rows.shape}, but the table becomes {len(self.features)} numbers a row.")
+        said, done = {}, 0
+        for column in self.used:
+            here = rows[:, done : done + len(column.features)]
+            done += len(column.features)
+            said[column.name] = np.array([column.in_words(row) for row in here], object)
+        return frame_of({name: said[name] for name in self.names if name in said})
 
     def describe(self) -> str:
         """A line a column: "income: number, 3 % missing"."""

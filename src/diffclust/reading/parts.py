@@ -1,0 +1,206 @@
+"""A .csv or .tsv that is larger than memory: gone through a part at a time, and kept as numbers in a file of its own.
+
+The first pass checks every line and keeps some rows, evenly spaced, by which columns are told apart; the second turns
+each part into rows, which go into a temporary file without a name (in $TMPDIR) and are mapped from there. Of the text
+no more than a part and the sample are ever in memory.
+"""
+
+import codecs
+import csv
+import gzip
+import io
+import tempfile
+import zlib
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from ..extras import extra
+from .columns import NoSuchLabel
+from .delimited import features_of, separator_of, stacked, table_lines, typed
+from .frames import Frame, frame_of
+
+if TYPE_CHECKING:
+    from ..engine.rows import Rows
+
+CELLS = 2**20  # of a part: some 100 MB as words
+SAMPLE = 2**22  # cells of the rows by which columns are told
+BYTES = 2**20  # read in one go
+LARGE = 2**28  # bytes of a file that the command still reads whole; as words they are ten times as many
+PACKED = 5  # times that a compressed file becomes larger, about
+
+Encode = Callable[[Any], np.ndarray | sp.csr_matrix]
+
+
+def is_large(path: Path) -> bool:
+    """Whether a .csv or .tsv, perhaps compressed, is too large to be read whole."""
+    packed = PACKED if path.suffix.lower() in (".gz", ".zst") else 1
+    return packed * path.stat().st_size > LARGE
+
+
+class TextTable:
+    """A table in a file, gone through once: `shape`, the column of labels, and a sample of rows.
+
+    Args:
+        path: of a .csv or .tsv, perhaps .gz or .zst.
+        label: name of the column of labels; else it is told by its name.
+    """
+
+    def __init__(self, path: Path, label: str | None = None) -> None:
+        self.path = path
+        if not path.is_file():
+            raise FileNotFoundError(f"No such file: {path}")
+        with self._named():
+            self.encoding = self._tell_encoding()
+            self.separator = "\t" if ".tsv" in path.suffixes else self._tell_separator()
+            with self._text() as text:
+                start, self.width, lines = table_lines(text, self.separator)
+                self.names, self.features, self.place = features_of(start, self.width, label)
+                self._look(lines)
+
+    @property
+    def label(self) -> str | None:
+        """The column of labels."""
+        return None if self.place is None else self.names[self.place]
+
+    def _look(self, lines: Iterator[list[str]]) -> None:
+        """Count rows, keep the labels, and every `step`-th row, twice as many steps apart when they become too many."""
+        most, step, kept, n = max(2, SAMPLE // self.width), 1, list[list[str]](), 0
+        self.classes: dict[str, int] = {}
+        self.codes = array("L")  # of the labels
+        for n, line in enumerate(lines, 1):
+            if (n - 1) % step == 0:
+                kept.append(line)
+                if len(kept) > most:
+                    kept, step = kept[::2], 2 * step
+            if self.place is not None:
+                self.codes.append(self.classes.setdefault(line[self.place], len(self.classes)))
+        cells = stacked(kept, self.width)
+        self.shape = (n, len(self.features))
+        self.sample = frame_of({self.names[i]: typed(cells[:, i]) for i in self.features})
+
+    @cached_property
+    def labels(self) -> list[str] | None:
+        """As they are written; the same word is one object."""
+        words = list(self.classes)
+        return None if self.place is None else [words[code] for code in self.codes]
+
+    # ---- the file
+
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        """Whatever is wrong with it, the error names the file."""
+        try:
+            yield
+        except NoSuchLabel as error:
+            raise NoSuchLabel(f"{self.path}: {error}") from error
+        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+            raise ValueError(f"{self.path} is not a whole gzip file ({error}).") from error
+        except (ValueError, csv.Error) as error:
+            raise ValueError(f"{self.path}: {error}") from error
+
+    @contextmanager
+    def _bytes(self) -> Iterator[IO[bytes]]:
+        ending = self.path.suffix.lower()
+        if ending == ".zst":
+            arrow = extra("pyarrow", "data", "Reading a .zst file")
+            with arrow.input_stream(str(self.path), compression="zstd") as stream:
+                yield stream
+            return
+        with gzip.open(self.path) if ending == ".gz" else self.path.open("rb") as file:
+            yield file  # type: ignore[misc]
+
+    @contextmanager
+    def _text(self) -> Iterator[io.TextIOWrapper]:
+        with self._bytes() as raw, io.TextIOWrapper(raw, self.encoding, newline="") as text:
+            yield text
+
+    def _tell_encoding(self) -> str:
+        """As for a file that is read whole: the first encoding that all of it can be read in."""
+        with self._bytes() as raw:
+            mark = raw.read(2)
+        marked = mark in (b"\xff\xfe", b"\xfe\xff")
+        for encoding in ("utf-16",) if marked else ("utf-8-sig", "cp1252"):
+            decoder = codecs.getincrementaldecoder(encoding)()
+            try:
+                with self._bytes() as raw:
+                    while block := raw.read(BYTES):
+                        if not marked and b"\0" in block:
+                            raise ValueError("it is no text: it holds bytes of zero.")
+                        decoder.decode(block)
+                decoder.decode(b"", final=True)
+            except UnicodeDecodeError as error:
+                if marked:
+                    raise ValueError(f"it begins as {encoding}, but is not ({error}).") from error
+                continue
+            return encoding
+        return "latin-1"
+
+    def _tell_separator(self) -> str:
+        with self._text() as text:
+            return separator_of(text.read(BYTES + 1))
+
+    # ---- its rows
+
+    def parts(self) -> Iterator[Frame]:
+        """Some rows after the other, with the columns that are features; typed as in the sample."""
+        numeric = {name for name in self.sample.columns if np.asarray(self.sample[name]).dtype.kind == "f"}
+        with self._named(), self._text() as text:
+            lines = table_lines(text, self.separator)[2]
+            while some := list(islice(lines, max(1, CELLS // self.width))):
+                cells = stacked(some, self.width)
+                yield Frame({name: _as_before(cells[:, i], name in numeric) for name, i in self._places()})
+
+    def _places(self) -> Iterator[tuple[str, int]]:
+        return ((self.names[i], i) for i in self.features)
+
+    def __getitem__(self, rows: Sequence[int]) -> Frame:
+        """Rows by their numbers."""
+        wanted, found, done = set(rows), dict[int, Frame](), 0
+        for part in self.parts():
+            here = [row for row in wanted if done <= row < done + len(part)]
+            found |= {row: part[[row - done]] for row in here}
+            done += len(part)
+            if len(found) == len(wanted):
+                break
+        return Frame({name: np.concatenate([found[row][name] for row in rows]) for name in found[rows[0]].columns})
+
+    def encoded(self, encode: Encode) -> "Rows":
+        """All rows as numbers, in a file that is gone when they are forgotten."""
+        from ..engine.rows import ArrayRows, SparseRows  # with torch, which a look at a file does without
+
+        with tempfile.TemporaryFile() as values, tempfile.TemporaryFile() as places:
+            ends, done, width = [np.zeros(1, np.int64)], 0, 0
+            for part in self.parts():
+                try:
+                    rows: Any = encode(part)
+                except ValueError as error:
+                    raise ValueError(f"{self.path}, in the rows from {done} on: {error}") from error
+                width, done = rows.shape[1], done + len(part)
+                if sp.issparse(rows):
+                    values.write(rows.data.astype(np.float32).tobytes())
+                    places.write(rows.indices.astype(np.int64).tobytes())
+                    ends.append(rows.indptr[1:] + ends[-1][-1])
+                else:
+                    values.write(np.asarray(rows, np.float64).tobytes())
+            if len(ends) == 1:
+                return ArrayRows(_mapped(values, np.float64).reshape(done, width), (width,), lambda x: x)
+            stored = _mapped(values, np.float32), _mapped(places, np.int64), np.concatenate(ends)
+            return SparseRows(sp.csr_matrix(stored, shape=(done, width), copy=False))
+
+
+def _mapped(file: IO[bytes], kind: type) -> np.ndarray:
+    file.flush()
+    return np.memmap(file, kind, mode="r") if file.tell() else np.zeros(0, kind)
+
+
+def _as_before(words: np.ndarray, numeric: bool) -> np.ndarray:
+    """Numbers where the sample had them, and these are some, too."""
+    return typed(words) if numeric else np.array([word.strip() for word in words], object)
