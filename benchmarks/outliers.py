@@ -1,0 +1,88 @@
+"""What belongs nowhere: `outlier_score` beside scikit-learn's IsolationForest, by the area under the ROC curve.
+
+    python benchmarks/outliers.py --data FOLDER [--sets wine,segment] [--seeds 3]
+    python benchmarks/outliers.py --show
+
+FOLDER has .npz files with X and labels. A model is fitted on two thirds of the rows of all classes but the last. Asked
+about are the other rows of these classes and, as outliers, as many of three kinds: rows of the class left out, rows
+whose columns come from different rows, uniform noise within the reach of each column. Labels make the classes, and
+score.
+A run that is in the CSV is not repeated.
+"""
+
+import argparse
+import statistics
+import warnings
+from collections import defaultdict
+from pathlib import Path
+
+import numpy as np
+import sheet
+
+RESULTS = Path(__file__).parent / "results" / "outliers.csv"
+FIELDS = ("data", "outliers", "method", "seed", "auc")
+SETS = "wine,breast_cancer,segment,satimage,bbc,mice_protein"
+
+
+def outliers_of(X: np.ndarray, left_out: np.ndarray, n: int, generator: np.random.Generator) -> dict[str, np.ndarray]:
+    shuffled = np.stack([generator.permutation(column)[:n] for column in X.T], axis=1)
+    noise = generator.uniform(X.min(0), X.max(0), (n, X.shape[1]))
+    return {"class left out": left_out[:n], "columns shuffled": shuffled, "uniform noise": noise}
+
+
+def run(path: Path, seed: int) -> list[dict[str, object]]:
+    from sklearn.ensemble import IsolationForest
+    from sklearn.metrics import roc_auc_score
+
+    from diffclust import TELL
+
+    arrays = np.load(path)
+    X, y = arrays["X"].astype(float), arrays["labels"]
+    generator = np.random.default_rng(seed)
+    order = generator.permutation(len(X))
+    X, y = X[order], y[order]
+    known, left_out = X[y < y.max()], X[y == y.max()]
+    n = 2 * len(known) // 3
+    fitted, inliers = known[:n], known[n:]
+    model = TELL(int(y.max()), random_state=seed, device="cpu").fit(fitted)
+    forest = IsolationForest(random_state=seed).fit(fitted)
+    scores = {"TELL": model.outlier_score, "IsolationForest": lambda rows: -forest.score_samples(rows)}
+    lines = []
+    for kind, odd in outliers_of(fitted, left_out, len(inliers), generator).items():
+        rows, odds = np.concatenate([inliers, odd]), np.r_[np.zeros(len(inliers)), np.ones(len(odd))]
+        for method, score in scores.items():
+            auc = f"{roc_auc_score(odds, score(rows)):.3f}"
+            lines.append(dict(zip(FIELDS, (path.stem, kind, method, seed, auc), strict=True)))
+    return lines
+
+
+def show(rows: list[dict[str, str]]) -> None:
+    found = defaultdict(list)
+    for row in rows:
+        found[row["data"], row["outliers"], row["method"]].append(float(row["auc"]))
+    for (data, kind, method), aucs in found.items():
+        print(f"{data:16}{kind:20}{method:18}{statistics.mean(aucs):.2f} ({len(aucs)})")
+    for method in ("TELL", "IsolationForest"):
+        means = [statistics.mean(aucs) for (_, _, who), aucs in found.items() if who == method]
+        print(f"{method}: mean {statistics.mean(means):.3f}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path)
+    parser.add_argument("--sets", default=SETS)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--results", type=Path, default=RESULTS)
+    parser.add_argument("--show", action="store_true")
+    wish = parser.parse_args()
+    done = {(row["data"], int(row["seed"])) for row in sheet.read(wish.results)}
+    warnings.simplefilter("ignore")
+    for name in [] if wish.show else wish.sets.split(","):
+        for seed in range(wish.seeds):
+            if (name, seed) not in done:
+                sheet.append(wish.results, FIELDS, run(wish.data / f"{name}.npz", seed))
+    show(sheet.read(wish.results))
+
+
+if __name__ == "__main__":
+    main()
