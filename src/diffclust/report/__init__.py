@@ -40,9 +40,7 @@ def write_report(
         raise ValueError(f"layout={layout!r} should be one of {', '.join(LAYOUTS)}.")
     if sample < 10:
         raise ValueError(f"sample={sample} should be >= 10.")
-    path = Path(path)
-    if path.is_dir():
-        raise IsADirectoryError(f"{path} is a folder: give a file such as {path / 'report.html'}.")
+    path = page_at(path)
     offline = extra("plotly.offline", "report", "A report", package="plotly")
     if layout == "t-SNE":
         extra("openTSNE", "report", "A t-SNE map")
@@ -59,26 +57,41 @@ def write_report(
         sample=sample,
         layout=layout,
     )
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with written_whole(path) as part:
-        part.write_text(page(content, offline.get_plotlyjs()), encoding="utf-8")
+    return write_page(path, page("page", content, plotly=offline.get_plotlyjs()))
+
+
+def page_at(path: str | os.PathLike[str]) -> Path:
+    """Where a page may be written."""
+    path = Path(path)
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} is a folder: give a file such as {path / 'report.html'}.")
     return path
 
 
-def page(content: dict[str, Any], plotly: str) -> str:
-    """The template with everything in it. Data go in as JSON in which nothing can end the script they stand in, and the
-    page puts them on show as text, never as HTML."""
-    here = files(__package__)
+def write_page(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with written_whole(path) as part:
+        part.write_text(text, encoding="utf-8")
+    return path
+
+
+def page(name: str, content: dict[str, Any], **scripts: str) -> str:
+    """The template NAME.html with everything in it. Data go in as JSON in which nothing can end the script they stand
+    in, and the page puts them on show as text, never as HTML."""
+
+    def part(file: str) -> str:
+        return files(__package__).joinpath(file).read_text(encoding="utf-8")
+
     data = json.dumps(finite(content), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     pieces = {
         "title": html.escape(content["title"]),
-        "style": here.joinpath("page.css").read_text(encoding="utf-8"),
-        "plotly": plotly.replace("</script", "<\\/script"),
+        "style": part("page.css"),
         "data": data.replace("<", "\\u003c"),
-        "script": here.joinpath("page.js").read_text(encoding="utf-8"),
+        "common": part("common.js"),
+        "script": part(f"{name}.js"),
+        **{place: text.replace("</script", "<\\/script") for place, text in scripts.items()},
     }
-    whole = here.joinpath("page.html").read_text(encoding="utf-8")
-    return re.sub(r"\{\{(\w+)\}\}", lambda place: pieces[place[1]], whole)
+    return re.sub(r"\{\{(\w+)\}\}", lambda place: pieces[place[1]], part(f"{name}.html"))
 
 
 def finite(value: Any) -> Any:
