@@ -6,8 +6,10 @@ import math
 import os
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from sklearn.utils.validation import check_is_fitted
@@ -58,6 +60,26 @@ def write_report(
         layout=layout,
     )
     return write_page(path, page("page", content, plotly=offline.get_plotlyjs()))
+
+
+@dataclass(frozen=True)
+class InlineReport:
+    """A page for a notebook, in a frame of its own: its scripts see nothing of the notebook."""
+
+    page: str = field(repr=False)
+    height: int = 820  # pixels
+
+    def _repr_html_(self) -> str:
+        source = html.escape(self.page, quote=True)
+        style = f"width:100%;height:{self.height}px;border:1px solid #8886;border-radius:8px"
+        return f'<iframe sandbox="allow-scripts" title="diffclust report" style="{style}" srcdoc="{source}"></iframe>'
+
+
+def inline_report(estimator: Any, X: Any, y: Any = None, **options: Any) -> InlineReport:
+    """The same page, not written to a file."""
+    with TemporaryDirectory() as folder:
+        path = write_report(estimator, Path(folder) / "report.html", X, y, **options)
+        return InlineReport(path.read_text(encoding="utf-8"))
 
 
 def page_at(path: str | os.PathLike[str]) -> Path:

@@ -130,7 +130,22 @@
     const ring = { type: "scatter", mode: "markers", x: [M.x[at]], y: [M.y[at]], hoverinfo: "skip", marker: { size: 16, color: "rgba(0,0,0,0)", line: { width: 3, color: css("--ink") } } };
     return Plotly.react("map", [points, ring], plain({ dragmode: coarse ? false : "pan", annotations: medians() }), CONFIG);
   }
-  const opacity = () => M.cluster.map((j) => (only === null || j === only ? 0.85 : 0.08));
+  const opacity = () => M.cluster.map((j, i) => ((only === null || j === only) && (!matches || matches.has(i)) ? 0.85 : 0.08));
+
+  // Rows whose words have the text in them, on the map; Enter goes from one to the next.
+  let matches = null;
+  function search(text) {
+    const wanted = text.trim().toLowerCase();
+    matches = wanted ? new Set(M.row.map((_, i) => i).filter((i) => `${M.row[i]} ${brief(i)}`.toLowerCase().includes(wanted))) : null;
+    $("search-found").textContent = matches ? `${matches.size.toLocaleString("en")} of ${M.row.length.toLocaleString("en")} rows on the map` : "";
+    Plotly.restyle("map", { "marker.opacity": [opacity()] }, [0]);
+  }
+
+  function nextMatch() {
+    if (!matches || !matches.size) return;
+    const all = [...matches];
+    select(all.find((i) => i > selected) ?? all[0]);
+  }
 
   function tip(event) {
     const i = event.points[0].pointIndex, box = $("tip");
@@ -200,6 +215,36 @@
     }));
     $("doubtful").className = galleries;
     $("doubtful").replaceChildren(...D.doubtful.map((i) => rowButton(i, M.rival[i] === null ? "" : `${M.cluster[i]} or ${M.rival[i]}?`)));
+  }
+
+  // ---- trust
+
+  function verdict(T) {
+    const said = [];
+    if (!T.runs) said.push("These rows were clustered once: restarts (n_init) would show whether other random numbers give the same clusters.");
+    else said.push(`${T.runs.count} restarts agree with an adjusted Rand index of ${T.runs.agreement.toFixed(2)} on average (1: the same clusters, 0: chance). ${T.runs.wander ? `${T.runs.wander.toLocaleString("en")} rows are elsewhere in more than half of the other runs.` : "No row is elsewhere in more than half of the other runs."}`);
+    if (T.kmeans) {
+      const [ours, plain] = T.kmeans.neighbours, apart = ours - plain;
+      const words = Math.abs(apart) < 0.02 ? "about as many" : apart > 0 ? "fewer" : "more";
+      said.push(`k-means on the same rows keeps ${words} neighbours together (${plain.toFixed(2)} against ${ours.toFixed(2)}); as it looks at the rows alone, scores on the rows favour it.`);
+    }
+    return said.join(" ");
+  }
+
+  function trust() {
+    const T = D.trust, tables = [];
+    $("trust-note").textContent = verdict(T);
+    if (T.kmeans) {
+      const two = (pair) => pair.map((value) => (value === null ? "–" : value.toFixed(2)));
+      tables.push(el("div", { class: "scroll" }, grid(["without labels", "this model", "k-means"], [
+        ["neighbours together (1: all, 0: chance)", ...two(T.kmeans.neighbours)], ["silhouette of the rows", ...two(T.kmeans.silhouette)],
+        ["agreement of the two (Rand)", T.kmeans.agreement.toFixed(2), ""], ["rows measured", T.kmeans.rows.toLocaleString("en"), ""]])));
+    }
+    if (T.runs) tables.push(el("div", { class: "scroll" }, grid(["cluster", "its rows stay, over the other runs"], D.clusters.map((c) => [c.cluster, T.runs.clusters[c.cluster] === null ? "–" : percent(T.runs.clusters[c.cluster])]))));
+    $("trust").replaceChildren(...tables);
+    $("wander-title").hidden = !D.wandering.length;
+    $("wandering").className = D.pictures ? "gallery" : "gallery texts";
+    $("wandering").replaceChildren(...D.wandering.map(([i, share]) => rowButton(i, `in ${Math.round(share * T.runs.others)} of ${T.runs.others} runs`)));
   }
 
   let player = 0;
@@ -307,6 +352,8 @@
     if (i >= 0) select(i);
     else $("row-missing").textContent = "This row is not in the sample on the map.";
   });
+  $("search").addEventListener("input", () => search($("search").value));
+  $("search").addEventListener("keydown", (event) => { if (event.key === "Enter") { event.preventDefault(); nextMatch(); } });
   $("map").addEventListener("keydown", (event) => {
     const way = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1] }[event.key];
     if (way) { event.preventDefault(); step(...way); }
@@ -315,6 +362,7 @@
   summary();
   chips();
   cards();
+  trust();
   truth();
   model();
   const drawn = [drawMap()];
