@@ -10,7 +10,10 @@ from pathlib import Path
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "src"), str(HERE.parent / "benchmarks")]
 
+import choose  # noqa: E402  (docs/choose.py)
 import defaults  # noqa: E402  (benchmarks/defaults.py)
+import llms  # noqa: E402  (docs/llms.py)
+import papers  # noqa: E402  (docs/papers.py)
 import reference  # noqa: E402  (docs/reference.py)
 
 from diffclust import __version__  # noqa: E402
@@ -30,18 +33,12 @@ napoleon_numpy_docstring = False
 smartquotes_action = "De"  # dashes; quotes in docstrings are Python's
 highlight_language = "none"  # a plain literal block is a formula
 python_maximum_signature_line_length = 100
-exclude_patterns = [
-    "_build",
-    "compare.head.md",
-    "results.head.md",
-    "explain.head.md",
-    "invariance.head.md",
-    "streams.head.md",
-    "tables.head.md",
-]
+exclude_patterns = ["_build", "*.head.md"]
 html_theme = "furo"
 html_title = "diffclust"
 html_static_path = ["_static"]
+html_css_files = ["tables.css"]
+html_extra_path = ["extra"]
 html_theme_options = {
     "light_css_variables": {"font-stack": "system-ui, sans-serif", "font-stack--monospace": "monospace"}
 }
@@ -304,6 +301,9 @@ def tables_page() -> str:
     return page.replace("{{measured}}", "\n".join(measured)).replace("{{blanks}}", "\n".join(blanks))
 
 
+RESULTS = HERE.parent / "benchmarks/results"
+
+
 reference.write(HERE)
 (HERE / "compare.md").write_text(compare_page())
 (HERE / "results.md").write_text(results_page())
@@ -311,3 +311,7 @@ reference.write(HERE)
 (HERE / "invariance.md").write_text(invariance_page())
 (HERE / "streams.md").write_text(streams_page())
 (HERE / "tables.md").write_text(tables_page())
+(HERE / "choose.md").write_text(choose.page((HERE / "choose.head.md").read_text(), RESULTS))
+(HERE / "papers.md").write_text(papers.page((HERE / "papers.head.md").read_text(), RESULTS))
+(HERE / "extra").mkdir(exist_ok=True)
+(HERE / "extra" / "llms.txt").write_text(llms.page(HERE))

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .methods.sscnet import SSCNet
     from .methods.tell import TELL
     from .methods.vade import VaDE
+    from .report.comparison import compare_models
     from .saving.load import load
 
 __version__ = "0.1.0"
@@ -37,6 +38,7 @@ __all__ = [
     "SSCNet",
     "VaDE",
     "callbacks",
+    "compare_models",
     "datasets",
     "distributed",
     "fit_together",
@@ -55,6 +57,8 @@ def __getattr__(name: str) -> Any:
         return import_module(".engine.distributed", __name__).distributed
     if name == "fit_together":
         return import_module(".estimator.together", __name__).fit_together
+    if name == "compare_models":
+        return import_module(".report.comparison", __name__).compare_models
     if name == "load":
         return import_module(".saving.load", __name__).load
     for method in (*METHODS, *TRANSDUCTIVE):

@@ -75,8 +75,13 @@ class Browser:
         self._mouse("mouseReleased", x, y, button="left", clickCount=1)
 
     def press(self, key: str) -> None:
+        more = {"text": "\r", "windowsVirtualKeyCode": 13} if key == "Enter" else {}
         for kind in ("keyDown", "keyUp"):
-            self.driver.execute_cdp_cmd("Input.dispatchKeyEvent", {"type": kind, "key": key, "code": key})
+            self.driver.execute_cdp_cmd("Input.dispatchKeyEvent", {"type": kind, "key": key, "code": key, **more})
+
+    def type(self, text: str) -> None:
+        """Into what has the focus."""
+        self.driver.execute_cdp_cmd("Input.insertText", {"text": text})
 
     def _mouse(self, kind: str, x: float, y: float, **more) -> None:
         self.driver.execute_cdp_cmd("Input.dispatchMouseEvent", {"type": kind, "x": x, "y": y, **more})

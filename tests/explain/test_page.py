@@ -8,7 +8,7 @@ import pytest
 import scipy.sparse as sp
 from browser import Browser, missing
 
-from diffclust import TELL
+from diffclust import TELL, compare_models
 from diffclust.callbacks import TrainingRecord
 
 pytest.importorskip("plotly", reason="plotly is not installed: no report to look at")
@@ -308,3 +308,94 @@ def test_rows_without_a_label_are_counted_and_grey(browser, blobs, tmp_path):
     quiet = browser.run("return getComputedStyle(document.documentElement).getPropertyValue('--quiet').trim()")
     assert [colour == quiet for colour in colours] == [True] * 7 + [False] * (len(X) - 7)
     assert browser.complaints() == []
+
+
+def test_searching(browser, texts):
+    browser.open(texts)
+    browser.run("document.getElementById('search').focus()")
+    browser.type("TEXT 14")  # capitals do not matter: 14, and 140 to 149
+    assert browser.run("return document.getElementById('search-found').textContent") == "11 of 150 rows on the map"
+    clear = "return document.getElementById('map').data[0].marker.opacity.filter(o => o > 0.5).length"
+    assert browser.run(clear) == 11
+    seen = []
+    for _ in range(12):
+        browser.press("Enter")
+        seen.append(int(browser.run("return document.getElementById('panel').dataset.row")))
+    assert set(seen) == {14, *range(140, 150)}
+    browser.run("const s = document.getElementById('search'); s.value = ''; s.dispatchEvent(new Event('input'))")
+    assert browser.run(clear) == 150
+    assert browser.complaints() == []
+
+
+def test_a_report_inside_a_notebook(browser, digits, tmp_path):
+    X = digits[0][:60]
+    model = TELL(3, pretrain_epochs=1, epochs=1, random_state=0, device="cpu").fit(X)
+    shown = model.report(X=X, layout="PCA")
+    place = tmp_path / "notebook.html"
+    ready = "<script>document.documentElement.dataset.ready = 'yes'</script>"
+    place.write_text(f"<meta charset=utf-8><p>a cell</p>{shown._repr_html_()}{ready}")
+    browser.open(place)
+    browser.driver.switch_to.frame(0)
+    browser.until("return document.documentElement.dataset.ready === 'yes'")
+    assert browser.run("return document.querySelectorAll('#cards .card').length") == 3
+    browser.driver.switch_to.default_content()
+    assert "<iframe" not in repr(shown)
+    with pytest.raises(TypeError, match="needs the rows"):
+        model.report()
+
+
+def test_whether_to_trust_it(browser, digits, tmp_path):
+    X = digits[0][:120]
+    model = TELL(4, n_init=3, pretrain_epochs=1, epochs=1, random_state=0, device="cpu").fit(X)
+    browser.open(model.report(tmp_path / "r.html", X, layout="PCA"), width=390)
+    said = browser.run("return document.getElementById('trust-section').textContent")
+    assert "3 restarts agree with an adjusted Rand index of" in said
+    assert "k-means on the same rows keeps" in said
+    lines = browser.run("return document.querySelectorAll('#trust table')[1].tBodies[0].rows.length")
+    assert lines == 4
+    wander = browser.run("return document.querySelectorAll('#wandering button').length")
+    if wander:
+        browser.run("document.querySelector('#wandering button').click()")
+        label = browser.run("return document.querySelector('#wandering button').getAttribute('aria-label')")
+        row = browser.run("return document.getElementById('panel').dataset.row")
+        assert label.startswith(f"Row {row},")
+    assert browser.complaints() == []
+
+
+# --- the page of a comparison
+
+
+@pytest.fixture(scope="module")
+def compared(images, tmp_path_factory):
+    _, model, X = images
+    other = TELL(3, pretrain_epochs=2, epochs=2, random_state=5, device="cpu").fit(X)
+    found = compare_models(model, other, X, names=(HOSTILE, "new"))
+    return found.report(tmp_path_factory.mktemp("compared") / "comparison.html", captions=[HOSTILE] * len(X)), found
+
+
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("width", [1280, 390])
+def test_a_comparison_opens_in_silence(browser, compared, width, dark):
+    browser.open(compared[0], width=width, dark=dark)
+    assert browser.complaints() == []
+    assert browser.requests() == []
+    assert browser.run("return document.documentElement.scrollWidth <= innerWidth")
+    assert browser.run("return document.documentElement.dataset.theme") == ("dark" if dark else "light")
+    assert browser.run("return document.title") == f"{HOSTILE} and new, compared"
+
+
+def test_every_flow_is_a_band_and_a_band_leads_to_its_rows(browser, compared):
+    path, found = compared
+    browser.open(path)
+    drawn = browser.run("return [...document.querySelectorAll('.band')].map(band => band.dataset.flow)")
+    assert sorted(drawn) == sorted(f"{i}-{j}" for i, j in zip(*found.flows.nonzero(), strict=True))
+    lines = browser.run("return [...document.querySelectorAll('#pairs tbody tr')].map(row => row.textContent)")
+    assert len(lines) == len(found.pairs)
+    most = found.moves[0]
+    browser.run("document.querySelector('#flows a[href=\"#move-0\"]').focus()")
+    browser.press("Enter")
+    browser.until("return location.hash === '#move-0'")
+    card = browser.run("return document.getElementById('move-0').textContent")
+    assert f"{most.before} of {HOSTILE} → {most.after} of new" in card
+    assert all(f"Row {row}" in card for row in most.rows)
+    browser.until("return [...document.querySelectorAll('#move-0 canvas')].every(c => c.dataset.drawn === 'yes')")

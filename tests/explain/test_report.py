@@ -195,7 +195,7 @@ def test_nothing_in_the_data_can_end_its_script(digits, fitted, tmp_path):
     assert data["title"] == data["map"]["caption"][0] == HOSTILE
     assert HOSTILE not in page
     assert "&lt;/script&gt;&lt;script&gt;" in page
-    assert page.count("</script>") == 3
+    assert page.count("</script>") == 4  # plotly, the data, what pages share, the page
 
 
 def test_a_template_mark_in_the_data_stays_what_it_is(digits, fitted, tmp_path):

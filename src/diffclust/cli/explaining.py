@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .errors import Wrong
-from .folders import captions_of, read_for, record_of, source_of, words_of
+from .folders import Read, Source, captions_of, read_for, record_of, source_of, words_of
 from .options import Config, Device, Embeddings, Model, check_out
 from .tables import print_table, print_unlabelled
 
@@ -75,22 +75,37 @@ def explain(
 
 def report(
     model: Model,
-    data: RowsArgument = None,
-    out: Annotated[Path | None, typer.Option(help="The page; by default report.html in the model's folder.")] = None,
-    sample: Annotated[int, typer.Option(help="How many rows the page shows.", min=10)] = 2000,
-    layout: Annotated[str, typer.Option(help="Of the map: t-SNE or PCA.")] = "t-SNE",
+    data: Annotated[
+        str | None, typer.Argument(help="Rows, by default those of the fit; or a second model, to compare the two.")
+    ] = None,
+    rows: Annotated[str | None, typer.Argument(help="Rows to compare two models on.")] = None,
+    new: Annotated[
+        str | None, typer.Option(help="Rows of a later date: what changed since those of the fit, or of DATA?")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="The page; by default report.html or comparison.html in the model's folder.")
+    ] = None,
+    sample: Annotated[int, typer.Option(help="How many rows the page of one model shows.", min=10)] = 2000,
+    layout: Annotated[str, typer.Option(help="Of the map of one model: t-SNE or PCA.")] = "t-SNE",
     title: Annotated[str | None, typer.Option(help="Of the page.")] = None,
     embeddings: Embeddings = None,
     device: Device = "auto",
     config: Config = None,
 ) -> None:
-    """Write one HTML page about a fitted model, which opens offline."""
+    """Write one HTML page about a fitted model, or about two and what changed, which opens offline."""
     from ..saving.load import opened
 
-    out = out or model / "report.html"
+    other = Path(data) if data is not None and _is_model(data) else None
+    if rows is not None and other is None:
+        raise Wrong(f"{data} is not the folder of a model: to compare two, diffclust report A B [DATA].")
     saved = opened(model)
     estimator = saved.estimator(device=device)
-    source = source_of(saved, "report", data, embeddings)
+    source = source_of(saved, "report", rows if other is not None else data, embeddings)
+    if other is not None or new is not None:
+        path = _compared(saved, estimator, source, other, new, out=out, title=title, device=device)
+        print(f"{path}: open it in any browser; it needs no network.")
+        return
+    out = out or model / "report.html"
     check_out(out, folder=False, reads=source.data)
     X, y, shown = read_for(saved, estimator, source)
     path = estimator.report(
@@ -106,6 +121,43 @@ def report(
     )
     print_unlabelled(y)
     print(f"{path}: open it in any browser; it needs no network.")
+
+
+def _is_model(place: str) -> bool:
+    from ..saving.folder import SETTINGS
+
+    return (Path(place) / SETTINGS).is_file()
+
+
+def _compared(
+    saved: "Saved",
+    estimator: Any,
+    source: Source,
+    other: Path | None,
+    new: str | None,
+    *,
+    out: Path | None,
+    title: str | None,
+    device: str,
+) -> Path:
+    """The page of two models, or of one and the rows of two dates."""
+    from .. import compare_models
+    from ..saving.load import opened
+
+    if source.embeddings is not None:
+        raise Wrong("Models of embeddings cannot be compared by the command: use diffclust.compare_models.")
+    out = out or saved.folder / "comparison.html"
+    later = source if new is None else source._replace(data=new)
+    for read in {source.data, later.data}:
+        check_out(out, folder=False, reads=read)
+    second = estimator if other is None else opened(other).estimator(device=device)
+    earlier = read_for(saved, estimator, source)
+    compared: Read = earlier if new is None else read_for(saved, estimator, later)
+    names = (saved.folder.name, other.name) if other is not None else (Path(source.data).stem, Path(later.data).stem)
+    names = names if names[0] != names[1] else (f"{names[0]} (A)", f"{names[1]} (B)")
+    found = compare_models(estimator, second, earlier.X, None if new is None else compared.X, names=names)
+    print(textwrap.fill(found.sentence, 100))
+    return found.report(out, captions=captions_of(estimator, later, compared.shown), title=title)
 
 
 def _terms(saved: "Saved", estimator: Any) -> list[str] | None:

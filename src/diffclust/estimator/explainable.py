@@ -9,7 +9,7 @@ from ..explain.clusters import ClusterExplanation, explain_cluster
 from ..explain.model import ModelExplanation, explain_model
 from ..explain.pairs import PairExplanation, explain_pair
 from ..explain.rows import Baseline, Explanations, explain_rows
-from ..report import write_report
+from ..report import InlineReport, inline_report, write_report
 from .state import as_it_is
 
 
@@ -63,10 +63,14 @@ class Explainable:
         """The parts of the model, whether training converged, what was repaired."""
         return explain_model(as_it_is(self))
 
-    def report(self, path: str | os.PathLike[str], X: Any, y: Any = None, **options: Any) -> Path:
+    def report(
+        self, path: str | os.PathLike[str] | None = None, X: Any = None, y: Any = None, **options: Any
+    ) -> Path | InlineReport:
         """Write one self-contained HTML page about the fitted model and the rows X; needs `diffclust[report]`.
 
         Args:
+            path: of the page. Without one, `model.report(X=X)` shows it in a notebook.
+            X: rows, as for `predict`.
             y: true labels, for scores and a confusion matrix; nothing else uses them.
             record: a `TrainingRecord`, for the slider over epochs; by default the one among `callbacks`.
             captions: a text or a name for each row.
@@ -75,4 +79,8 @@ class Explainable:
             sample: how many rows the page shows (2000).
             layout: of the map, "t-SNE" or "PCA".
         """
+        if X is None:
+            raise TypeError("report needs the rows X: model.report(path, X), or model.report(X=X) in a notebook.")
+        if path is None:
+            return inline_report(as_it_is(self), X, y, **options)
         return write_report(as_it_is(self), path, X, y, **options)

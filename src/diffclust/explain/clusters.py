@@ -129,8 +129,7 @@ class Census:
         centers = torch.as_tensor(subject.estimator.cluster_centers_, dtype=z.dtype, device=z.device)
         labels = scores.argmax(1)
         distance = (z - centers[labels]).square().sum(1) if centers.shape[1] == z.shape[1] else -best.values[:, 0]
-        means, spread = _moments(data, labels, k)
-        as_given = subject.estimator._as_given(torch.from_numpy(means).reshape(k, *data.row_shape))
+        means, spread = group_means(subject, labels, k)
         return cls(
             subject=subject,
             z=z,
@@ -139,7 +138,7 @@ class Census:
             margin=(best.values[:, 0] - best.values[:, -1]).cpu().numpy(),
             probability=p.gather(1, labels[:, None])[:, 0].cpu().numpy(),
             distance=distance.cpu().numpy(),
-            means=as_given.flatten(1).numpy(),
+            means=means,
             spread=spread,
         )
 
@@ -165,6 +164,13 @@ class Census:
             return np.zeros_like(self.spread)
         rest = np.average(self.means[others], axis=0, weights=sizes[others])
         return (self.means[j] - rest) / np.where(self.spread > 0, self.spread, np.inf)
+
+
+def group_means(subject: Subject, groups: Tensor, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """Mean of every feature in each of k groups of rows, in the user's numbers, and its deviation over all rows."""
+    means, spread = _moments(subject.data, groups, k)
+    as_given = subject.estimator._as_given(torch.from_numpy(means).reshape(k, *subject.data.row_shape))
+    return as_given.flatten(1).numpy(), spread
 
 
 def _moments(data: Data, labels: Tensor, k: int) -> tuple[np.ndarray, np.ndarray]:

@@ -3,80 +3,10 @@
 (() => {
   const D = JSON.parse(document.getElementById("data").textContent);
   const M = D.map;
-  const $ = (id) => document.getElementById(id);
-  const PALETTE = ["#3b76b5", "#e8862e", "#4a9d5b", "#d1495b", "#7d5ba6", "#9a6b4b", "#d977a8", "#7a7f87", "#a9a12f", "#2ba6b5"];
-  const colour = (j) => (D.k <= 10 ? PALETTE[j] : `hsl(${(j * 137.508) % 360} ${55 + (j % 3) * 10}% ${44 + (j % 4) * 6}%)`);
-  const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-  const format = (v) => (v === null || v === undefined ? "–" : Math.abs(v) >= 1e5 || (v !== 0 && Math.abs(v) < 1e-3) ? v.toExponential(2) : String(Number(v.toPrecision(4))));
+  const { $, PALETTE, hue, css, format, percent, signed, el, picture, figure, spot, grid, themes } = Page;
+  const colour = (j) => hue(j, D.k);
+  const dot = (j) => spot(colour(j));
   const chance = (p) => (p >= 0.0005 ? p.toFixed(3) : p > 0 ? "less than 0.001" : "0");
-  const percent = (share) => (100 * share).toFixed(1) + " %";
-  const signed = (v) => (v > 0 ? "+" : v < 0 ? "−" : "") + format(Math.abs(v));
-
-  function el(tag, attributes = {}, ...children) {
-    const node = document.createElement(tag);
-    for (const [name, value] of Object.entries(attributes)) {
-      if (name === "style") Object.assign(node.style, value);
-      else if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
-      else if (value !== null && value !== false) node.setAttribute(name, value);
-    }
-    node.append(...children.filter((child) => child !== null && child !== undefined));
-    return node;
-  }
-
-  // ---- pictures
-
-  const sheets = new Map();
-  function sheet(sprite) {
-    if (!sheets.has(sprite)) {
-      sheets.set(sprite, new Promise((ready) => {
-        const image = new Image();
-        image.onload = () => ready(image);
-        image.src = "data:image/png;base64," + sprite.png;
-      }));
-    }
-    return sheets.get(sprite);
-  }
-
-  function draw(canvas, sprite, i, heat) {
-    canvas.width = sprite.w;
-    canvas.height = sprite.h;
-    canvas.dataset.drawn = "";
-    return sheet(sprite).then((image) => {
-      const pen = canvas.getContext("2d", { willReadFrequently: Boolean(heat) });
-      const left = (i % sprite.columns) * sprite.w, top = Math.floor(i / sprite.columns) * sprite.h;
-      pen.drawImage(image, left, top, sprite.w, sprite.h, 0, 0, sprite.w, sprite.h);
-      if (heat) tint(pen, sprite.w, sprite.h);
-      canvas.dataset.drawn = "yes";
-    });
-  }
-
-  function rgb(name) {
-    const hex = css(name).slice(1);
-    return [0, 2, 4].map((at) => parseInt(hex.slice(at, at + 2), 16));
-  }
-
-  function tint(pen, w, h) {
-    const pixels = pen.getImageData(0, 0, w, h);
-    const [good, bad, back] = [rgb("--for"), rgb("--against"), rgb("--soft")];
-    for (let at = 0; at < pixels.data.length; at += 4) {
-      const weight = (pixels.data[at] - 128) / 120;
-      const full = weight >= 0 ? good : bad;
-      for (let c = 0; c < 3; c++) pixels.data[at + c] = back[c] + Math.min(1, Math.abs(weight)) * (full[c] - back[c]);
-    }
-    pen.putImageData(pixels, 0, 0);
-  }
-
-  function picture(sprite, i, size, label, heat) {
-    const canvas = el("canvas", { role: "img", "aria-label": label });
-    const scale = size / Math.max(sprite.w, sprite.h);
-    canvas.style.width = Math.round(sprite.w * scale) + "px";
-    canvas.style.height = Math.round(sprite.h * scale) + "px";
-    draw(canvas, sprite, i, heat);
-    return canvas;
-  }
-
-  const figure = (canvas, words) => el("figure", {}, canvas, el("figcaption", {}, words));
-  const dot = (j) => el("span", { class: "dot", style: { background: colour(j) }, "aria-hidden": "true" });
 
   // ---- a row in words
 
@@ -200,7 +130,22 @@
     const ring = { type: "scatter", mode: "markers", x: [M.x[at]], y: [M.y[at]], hoverinfo: "skip", marker: { size: 16, color: "rgba(0,0,0,0)", line: { width: 3, color: css("--ink") } } };
     return Plotly.react("map", [points, ring], plain({ dragmode: coarse ? false : "pan", annotations: medians() }), CONFIG);
   }
-  const opacity = () => M.cluster.map((j) => (only === null || j === only ? 0.85 : 0.08));
+  const opacity = () => M.cluster.map((j, i) => ((only === null || j === only) && (!matches || matches.has(i)) ? 0.85 : 0.08));
+
+  // Rows whose words have the text in them, on the map; Enter goes from one to the next.
+  let matches = null;
+  function search(text) {
+    const wanted = text.trim().toLowerCase();
+    matches = wanted ? new Set(M.row.map((_, i) => i).filter((i) => `${M.row[i]} ${brief(i)}`.toLowerCase().includes(wanted))) : null;
+    $("search-found").textContent = matches ? `${matches.size.toLocaleString("en")} of ${M.row.length.toLocaleString("en")} rows on the map` : "";
+    Plotly.restyle("map", { "marker.opacity": [opacity()] }, [0]);
+  }
+
+  function nextMatch() {
+    if (!matches || !matches.size) return;
+    const all = [...matches];
+    select(all.find((i) => i > selected) ?? all[0]);
+  }
 
   function tip(event) {
     const i = event.points[0].pointIndex, box = $("tip");
@@ -270,6 +215,36 @@
     }));
     $("doubtful").className = galleries;
     $("doubtful").replaceChildren(...D.doubtful.map((i) => rowButton(i, M.rival[i] === null ? "" : `${M.cluster[i]} or ${M.rival[i]}?`)));
+  }
+
+  // ---- trust
+
+  function verdict(T) {
+    const said = [];
+    if (!T.runs) said.push("These rows were clustered once: restarts (n_init) would show whether other random numbers give the same clusters.");
+    else said.push(`${T.runs.count} restarts agree with an adjusted Rand index of ${T.runs.agreement.toFixed(2)} on average (1: the same clusters, 0: chance). ${T.runs.wander ? `${T.runs.wander.toLocaleString("en")} rows are elsewhere in more than half of the other runs.` : "No row is elsewhere in more than half of the other runs."}`);
+    if (T.kmeans) {
+      const [ours, plain] = T.kmeans.neighbours, apart = ours - plain;
+      const words = Math.abs(apart) < 0.02 ? "about as many" : apart > 0 ? "fewer" : "more";
+      said.push(`k-means on the same rows keeps ${words} neighbours together (${plain.toFixed(2)} against ${ours.toFixed(2)}); as it looks at the rows alone, scores on the rows favour it.`);
+    }
+    return said.join(" ");
+  }
+
+  function trust() {
+    const T = D.trust, tables = [];
+    $("trust-note").textContent = verdict(T);
+    if (T.kmeans) {
+      const two = (pair) => pair.map((value) => (value === null ? "–" : value.toFixed(2)));
+      tables.push(el("div", { class: "scroll" }, grid(["without labels", "this model", "k-means"], [
+        ["neighbours together (1: all, 0: chance)", ...two(T.kmeans.neighbours)], ["silhouette of the rows", ...two(T.kmeans.silhouette)],
+        ["agreement of the two (Rand)", T.kmeans.agreement.toFixed(2), ""], ["rows measured", T.kmeans.rows.toLocaleString("en"), ""]])));
+    }
+    if (T.runs) tables.push(el("div", { class: "scroll" }, grid(["cluster", "its rows stay, over the other runs"], D.clusters.map((c) => [c.cluster, T.runs.clusters[c.cluster] === null ? "–" : percent(T.runs.clusters[c.cluster])]))));
+    $("trust").replaceChildren(...tables);
+    $("wander-title").hidden = !D.wandering.length;
+    $("wandering").className = D.pictures ? "gallery" : "gallery texts";
+    $("wandering").replaceChildren(...D.wandering.map(([i, share]) => rowButton(i, `in ${Math.round(share * T.runs.others)} of ${T.runs.others} runs`)));
   }
 
   let player = 0;
@@ -345,11 +320,6 @@
     $("confusion").replaceChildren(el("table", { class: "counts" }, el("thead", {}, head), el("tbody", {}, ...lines)));
   }
 
-  function grid(head, lines) {
-    const row = (cells, tag) => el("tr", {}, ...cells.map((cell) => el(tag, {}, String(cell))));
-    return el("table", { class: "plain" }, el("thead", {}, row(head, "th")), el("tbody", {}, ...lines.map((line) => row(line, "td"))));
-  }
-
   function model() {
     $("parts").replaceChildren(grid(["part", "what it is", "what it is for", "numbers learnt"], D.model.parts.map((p) => [p.name, p.what, p.why, p.numbers.toLocaleString("en")])));
     const runs = D.model.runs;
@@ -361,14 +331,7 @@
 
   // ---- begin
 
-  function theme(name) {
-    document.documentElement.dataset.theme = name;
-  }
-  const wish = matchMedia("(prefers-color-scheme: dark)");
-  theme(wish.matches ? "dark" : "light");
-  wish.addEventListener("change", () => { theme(wish.matches ? "dark" : "light"); redraw(); });
-  $("theme").addEventListener("click", () => { theme(document.documentElement.dataset.theme === "dark" ? "light" : "dark"); redraw(); });
-
+  themes(redraw);
   function redraw() {
     drawMap();
     if (selected >= 0) select(selected, false);
@@ -389,6 +352,8 @@
     if (i >= 0) select(i);
     else $("row-missing").textContent = "This row is not in the sample on the map.";
   });
+  $("search").addEventListener("input", () => search($("search").value));
+  $("search").addEventListener("keydown", (event) => { if (event.key === "Enter") { event.preventDefault(); nextMatch(); } });
   $("map").addEventListener("keydown", (event) => {
     const way = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1] }[event.key];
     if (way) { event.preventDefault(); step(...way); }
@@ -397,6 +362,7 @@
   summary();
   chips();
   cards();
+  trust();
   truth();
   model();
   const drawn = [drawMap()];

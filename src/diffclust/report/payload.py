@@ -21,6 +21,7 @@ from ..explain.rows import Explanations, Subject, decoded_centers, explain_subje
 from ..explain.words import listing, plain
 from .layout import Layout, follow, spread_out
 from .sprites import heat_sprite, sprite
+from .trust import stability, trust, wandering
 
 # Bytes of the page that each kind of picture or text may take; together with the numbers they stay below 3 MB.
 THUMBNAILS, HEAT, CENTERS, CAPTIONS = 1_100_000, 600_000, 300_000, 400_000
@@ -70,7 +71,9 @@ def build(
     if y is not None and len(y) != n:
         raise ValueError(f"y has {len(y)} labels for {n} rows.")
     census = Census.of(subject)
-    rows = choose_rows(census, sample)
+    stays = stability(estimator, census)
+    wander = wandering(stays)
+    rows = choose_rows(census, sample, wander)
     sparse = isinstance(subject.given.rows, SparseRows)
     images = len(subject.data.row_shape) == 3
     kind: SampleKind = "image" if images else "text" if sparse and captions is not None else "table"
@@ -90,6 +93,8 @@ def build(
         "pictures": pictures(material) if images else None,
         "clusters": [card(material, j) for j in shown_clusters(census)],
         "doubtful": [material.place[i] for i in census.doubtful(DOUBTFUL)],
+        "trust": trust(estimator, census, stays, np.stack([e.sample for e in material.explanations]), rows),
+        "wandering": [[material.place[i], number(float(stays[i]))] for i in wander] if stays is not None else [],
         "frames": frames(material, record, layout),
         "losses": model.losses,
         "model": {name: model.to_dict()[name] for name in ("parts", "runs")},
@@ -98,12 +103,12 @@ def build(
     }
 
 
-def choose_rows(census: Census, sample: int) -> list[int]:
-    """Every row that a card names, then evenly spaced others, in order."""
+def choose_rows(census: Census, sample: int, also: Sequence[int] = ()) -> list[int]:
+    """Every row that a card names, and `also` these, then evenly spaced others, in order."""
     n, shown = len(census.labels), shown_clusters(census)
     each = max(1, min(NAMED, sample // (4 * len(shown))))
     named = {i for j in shown for i in (*census.typical(j, each), *census.doubtful(each, j))}
-    named |= set(census.doubtful(DOUBTFUL))
+    named |= {*census.doubtful(DOUBTFUL), *also}
     others = np.linspace(0, n - 1, min(n, sample)).astype(int)
     others = others[~np.isin(others, list(named))]
     keep = max(0, sample - len(named))

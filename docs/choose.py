@@ -1,0 +1,148 @@
+"""The page "Which method?": recorded runs of defaults beside k-means and UMAP, by kind of data, with a rule."""
+
+import csv
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean
+
+from rows import AS_THEY_ARE  # benchmarks/rows.py
+
+NEAR = 1.0  # points of accuracy within which the simpler choice is as good
+KMEANS, UMAP, HDBSCAN, TELL, SSCNET = "k-means", "UMAP + k-means", "UMAP + HDBSCAN", "TELL", "SSCNet"
+SIMPLEST_FIRST = (KMEANS, TELL, UMAP, SSCNET)
+Runs = list[dict[str, str]]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One method on one set: mean accuracy, mean seconds, and over how many seeds."""
+
+    accuracy: float
+    seconds: float
+    seeds: int
+
+    @classmethod
+    def of(cls, runs: Runs) -> "Measured":
+        accuracies, seconds = ([float(run[name]) for run in runs] for name in ("acc", "seconds"))
+        return cls(mean(accuracies), mean(seconds), len(runs))
+
+
+KINDS = {
+    "table of numbers": {
+        "breast_cancer": "breast cancer, 569 x 30",
+        "gtzan30": "audio statistics, 1,000 x 58",
+        "letter": "letters, 20,000 x 16",
+        "mice_protein": "protein levels, 1,080 x 77",
+        "pendigits": "pen strokes, 10,992 x 16",
+        "satimage": "spectral values, 6,435 x 36",
+        "segment": "image segments, 2,310 x 19",
+        "vowel": "vowels, 990 x 13",
+        "wine": "wine, 178 x 13",
+    },
+    "table with categories": {
+        "mushroom": "mushrooms, 5,644 x 98 (one column a category)",
+        "penguins": "penguins, 333 x 9",
+    },
+    "texts (tf-idf)": {
+        "20newsgroups": "20 Newsgroups, 18,200 x 2,000",
+        "bbc": "BBC news, 1,490 x 2,000",
+        "r8": "Reuters R8, 7,674 x 2,000",
+        "searchsnippets": "search snippets, 12,295 x 2,000",
+    },
+    "curves": {
+        "acsf1": "power signatures, 200 x 1,460",
+        "italy_power": "days of power, 1,096 x 24",
+        "movement_libras": "hand movements, 360 x 90",
+    },
+    "single cells": {"pbmc4k": "blood cells, 4,271 x 1,989", "worm_neuron": "worm neurons, 2,100 x 2,000"},
+    "images as rows": {"optdigits": "digits, 5,620 x 64", "umist": "faces, 575 x 1,024"},
+    "images": {
+        "digits": "digits, 1,797 of 8 x 8",
+        "usps": "USPS, 9,298 of 16 x 16",
+        "mnist": "MNIST, 70,000 of 28 x 28",
+        "coil20": "COIL-20 objects, 1,440 of 32 x 32",
+    },
+}
+
+
+def page(head: str, results: Path) -> str:
+    found = {**on_rows(results), **on_images(results)}
+    short = ["| you have | take | k-means | UMAP + k-means | TELL |", "|---|---|---|---|---|"]
+    whole = []
+    for kind, sets in KINDS.items():
+        taken = Counter(choice(found[name]) for name in sets)
+        common = [name for name in sets if UMAP in found[name] and TELL in found[name]]
+        known = common or [name for name in sets if TELL in found[name]]
+        cells = [
+            f"{mean(found[name][method].accuracy for name in known):.1f}"
+            if all(method in found[n] for n in known)
+            else ""
+            for method in (KMEANS, UMAP, TELL)
+        ]
+        best = ", ".join(f"{method} ({count})" for method, count in taken.most_common())
+        short.append(f"| {kind} | {best} | {' | '.join(cells)} |")
+        whole.append(f"### {kind.capitalize()}\n\n{table(sets, found)}")
+    marks = {"short": "\n".join(short), "whole": "\n\n".join(whole), "near": f"{NEAR:g}"}
+    for name, text in marks.items():
+        head = head.replace("{{" + name + "}}", text)
+    return head
+
+
+def choice(found: dict[str, Measured]) -> str:
+    """The simplest of those within a point of the best."""
+    best = max(each.accuracy for method, each in found.items() if method in SIMPLEST_FIRST)
+    return next(m for m in SIMPLEST_FIRST if m in found and found[m].accuracy >= best - NEAR)
+
+
+def table(sets: dict[str, str], found: dict[str, dict[str, Measured]]) -> str:
+    methods = [m for m in (KMEANS, UMAP, HDBSCAN, TELL, SSCNET) if any(m in found[name] for name in sets)]
+    lines = [f"| data | {' | '.join(methods)} | take |", "|---" * (len(methods) + 2) + "|"]
+    for name, words in sets.items():
+        best = choice(found[name])
+        lines.append(f"| {words} | {' | '.join(cell(found[name].get(method)) for method in methods)} | {best} |")
+    return "\n".join(lines)
+
+
+def cell(measured: Measured | None) -> str:
+    if measured is None:
+        return ""
+    seconds = f"{measured.seconds:.0f}" if measured.seconds >= 1 else f"{measured.seconds:.1f}"
+    return f"{measured.accuracy:.1f} ({measured.seeds}), {seconds} s"
+
+
+def read(path: Path) -> Runs:
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def on_rows(results: Path) -> dict[str, dict[str, Measured]]:
+    """k-means and UMAP in the scaling that is usual for the kind of data."""
+    groups: dict[tuple[str, str], Runs] = defaultdict(list)
+    for run in [*read(results / "rows.csv"), *read(results / "rows_more.csv")]:
+        if not run["new_acc"]:
+            groups[run["data"], run["method"]].append(run)
+    found: dict[str, dict[str, Measured]] = defaultdict(dict)
+    for data in {data for data, _ in groups}:
+        scaled = "" if data in AS_THEY_ARE else ", standardised"
+        names = {KMEANS: KMEANS + scaled, UMAP: UMAP + scaled, HDBSCAN: HDBSCAN, TELL: TELL}
+        chosen = {method: groups[data, name] for method, name in names.items()}
+        found[data] = {method: Measured.of(runs) for method, runs in chosen.items() if runs}
+    return found
+
+
+def on_images(results: Path) -> dict[str, dict[str, Measured]]:
+    defaults = [run for run in read(results / "defaults.csv") if run["restart"] == "0"]
+    images = read(results / "sscnet.csv")
+    mnist = {
+        KMEANS: [run for run in read(results / "tell-table5.csv") if run["settings"] == '{"n_clusters": 10}'],
+        TELL: [run for run in read(results / "precision.csv") if (run["data"], run["precision"]) == ("mnist", "bf16")],
+    }
+    found: dict[str, dict[str, Runs]] = {"digits": {}, "usps": {}, "mnist": mnist, "coil20": {}}
+    for method, name in ((KMEANS, "kmeans"), (TELL, "tell"), (SSCNET, "sscnet")):
+        for data in ("digits", "usps"):
+            found[data][method] = [run for run in defaults if (run["data"], run["method"]) == (data, name)]
+    for method, name in ((KMEANS, "kmeans"), (SSCNET, "sscnet")):
+        found["coil20"][method] = [run for run in images if (run["data"], run["method"]) == ("coil20", name)]
+    found["mnist"][SSCNET] = [run for run in images if (run["data"], run["method"]) == ("mnist", "sscnet")]
+    return {data: {m: Measured.of(runs) for m, runs in each.items() if runs} for data, each in found.items()}

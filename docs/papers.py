@@ -1,0 +1,217 @@
+"""The page "Do the papers hold?": the headline rows of five papers beside the recorded runs, with a verdict."""
+
+import csv
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean, stdev
+
+from diffclust.reproduce.published import Line, published
+from diffclust.reproduce.record import Records
+from diffclust.reproduce.report import kept
+from diffclust.reproduce.search import with_choices
+from diffclust.reproduce.spec import PaperTable, Row
+from diffclust.reproduce.tables import TABLES
+
+NEAR = 2.0  # points of accuracy below the published figure that still count as reaching it
+HOLDS, OTHERWISE, NOT, OPEN = "holds", "holds with another rule", "does not hold", "not run"
+COUNTED = {
+    HOLDS: "hold",
+    OTHERWISE: "hold with another rule or reading than the paper's",
+    NOT: "do not hold",
+    OPEN: "have not been run",
+}
+
+
+@dataclass(frozen=True)
+class Paper:
+    """Whose method, in which of our tables it has headline rows, and why some of them are not reached."""
+
+    title: str
+    method: str
+    tables: tuple[str, ...]
+    because: dict[str, str]  # by the beginning of "table: data: row"; the longest that fits
+    keeps_by_loss: bool = False  # the paper prints the run of smallest clustering loss
+
+
+UNBOUNDED = "the loss as printed has no lower bound, and all rows end in one cluster"
+NEAR_KMEANS = (
+    "with centres tied to the weights it stays near k-means on the same features, which are poorer than the paper's"
+)
+STARTS = "kmeansnet/table5: mnist-full: k-meansNet, "
+ORTHANT = "possibly because random directions fill the sphere, and the embeddings one orthant of it"
+PIXELS = "level with k-means on the same pixels"
+
+PAPERS = (
+    Paper(
+        "TELL (Peng et al., JMLR 2022)",
+        "tell",
+        tuple(f"tell/{name}" for name in ("table1", "table4", "table5", "table6", "epochs5000", "table2", "table3")),
+        {"tell/table5": "the paper does not say how centres begin or how they follow a stream"},
+        keeps_by_loss=True,
+    ),
+    Paper(
+        "k-meansNet (Peng et al., 2018)",
+        "kmeansnet",
+        tuple(f"kmeansnet/{name}" for name in ("table1", "table4", "table5", "figure4", "table2", "table3")),
+        {
+            "kmeansnet": UNBOUNDED,
+            "kmeansnet/table1": f"{UNBOUNDED}; {NEAR_KMEANS}",
+            "kmeansnet/table5": NEAR_KMEANS,
+            **{f"{STARTS}init=random; features={network}": ORTHANT for network in ("FCN", "CNN")},
+            **{f"{STARTS}init={start}; features=raw": PIXELS for start in ("random", "k-means++", "k-means")},
+        },
+    ),
+    Paper(
+        "Sample-assignment invariance (Peng et al., TNNLS 2020)",
+        "cross-metric",
+        tuple(f"cross-metric/table{name}" for name in "3456"),
+        {
+            "cross-metric": "100 or 300 epochs instead of thousands, and learning rates of our own; which of the two "
+            "it is has not been tested",
+        },
+    ),
+    Paper(
+        "Deep k-Means (Moradi Fard et al., 2020)",
+        "dkm",
+        ("dkm/table1",),
+        {
+            "dkm/table1: usps": "no λ helps; the autoencoder starts two points lower, and even k-means on the pixels "
+            "differs from the paper's, so its copy of USPS may be another",
+        },
+    ),
+)
+SSCNET = Paper(
+    "SSCNet",
+    "sscnet",
+    (),
+    {"sscnet: cifar10-full": "one run; we do not know why"},
+)
+SSCNET_DATA = {"mnist-full": "mnist", "usps": "usps", "cifar10-full": "cifar10"}
+NAMES = {
+    "mnist-full": "MNIST",
+    "mnist-test": "MNIST, test images",
+    "mnist-train60k": "MNIST, streamed",
+    "cifar10-full": "CIFAR-10",
+    "cifar10-test": "CIFAR-10, test images",
+    "usps": "USPS",
+    "20news": "20 Newsgroups",
+    "rcv1-10k": "RCV1",
+    "reuters10k": "Reuters-10k",
+    "cifar100-super-s1": "CIFAR-100, one superclass",
+}
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One way to run a row: its name, the accuracy of every run, and the runs that rules without labels keep."""
+
+    label: str
+    accuracies: list[float]
+    kept: dict[str, float]
+    by_labels: bool = False
+
+    @property
+    def said(self) -> str:
+        spread = f" ± {stdev(self.accuracies):.1f}" if len(self.accuracies) > 1 else ""
+        return f"{self.label}: {mean(self.accuracies):.1f}{spread} ({len(self.accuracies)})"
+
+
+def page(head: str, results: Path) -> str:
+    """`head` with a table for each paper, and the verdicts counted."""
+    records = Records(results)
+    sections = [(paper, list(lines_of(paper, records))) for paper in PAPERS]
+    sections.append((SSCNET, list(sscnet_lines(results / "sscnet.csv"))))
+    verdicts = Counter(verdict for _, lines in sections for *_, verdict, _ in lines)
+    counted = ", ".join(f"{verdicts[word]} {said}" for word, said in COUNTED.items())
+    tables = "\n\n".join(f"## {paper.title}\n\n{table(lines)}" for paper, lines in sections)
+    return head.replace("{{counted}}", counted).replace("{{near}}", f"{NEAR:g}").replace("{{tables}}", tables)
+
+
+def table(lines: list[tuple[str, ...]]) -> str:
+    head = ["| row | paper | ours: mean (runs) | verdict |", "|---|---|---|---|"]
+    shown = []
+    for where, data, row, figure, ours, verdict, because in lines:
+        said = f"**{verdict}**" + (f": {because}" if because else "")
+        shown.append(f"| {data}: {row} ({where}) | {figure} | {ours} | {said} |")
+    return "\n".join([*head, *shown])
+
+
+def lines_of(paper: Paper, records: Records) -> Iterator[tuple[str, ...]]:
+    """The published lines of a paper's own method, each once, with what we have beside it."""
+    seen: set[tuple[str, ...]] = set()
+    for name in paper.tables:
+        found = with_choices(TABLES[name], records)
+        if found.layout == "sets":
+            yield superclasses(found)
+            continue
+        lines = published(*found.source or ("", ""))
+        sets = list(dict.fromkeys(line.dataset for line in lines))
+        for line in sorted(lines, key=lambda line: sets.index(line.dataset)):
+            rows = [row for row in found.rows if row.published == line.name and row.spec]
+            rows = [row for row in rows if row.spec and row.spec.method == paper.method]
+            known = (line.dataset, line.cell("ACC"), *sorted({row.spec.text for row in rows if row.spec}))
+            if rows and known not in seen:
+                seen.add(known)
+                yield whole_line(paper, name, line, rows, records)
+
+
+def superclasses(found: PaperTable) -> tuple[str, ...]:
+    reason = next(row.reason for row in found.rows)
+    return f"`{found.name}`", "CIFAR-100", "ten superclasses", "", "", OPEN, reason.removeprefix("not run here: ")
+
+
+def whole_line(paper: Paper, name: str, line: Line, rows: list[Row], records: Records) -> tuple[str, ...]:
+    readings = [reading(row, records) for row in rows if row.spec and records.of(row.spec)]
+    figure, data = line.cell("ACC"), NAMES.get(line.dataset, line.dataset)
+    row = line.variant.replace("; online: fit on 1000 test images, streamed over 60000 train images", "")
+    said = (f"`{name}`", data, ", ".join(filter(None, [line.method, row])), figure)
+    if not readings:
+        reason = rows[0].reason.removeprefix("not run here: ").removeprefix("not run yet")
+        return (*said, "", OPEN, reason)
+    verdict, because = judged(float(figure.split()[0].split("-")[0]), readings)
+    if paper.keeps_by_loss and verdict == OTHERWISE and not because.startswith("read"):
+        because += f", that of the smallest loss, the paper's rule, {readings[0].kept['loss']:.1f}"
+    if verdict == NOT:
+        key = f"{name}: {line.dataset}: {line.label}"
+        fits = [start for start in paper.because if key.startswith(start)]
+        because = paper.because[max(fits, key=len)] if fits else ""
+    return (*said, "; ".join(each.said for each in readings), verdict, because)
+
+
+def reading(row: Row, records: Records) -> Reading:
+    outcomes = records.of(row.spec) if row.spec else []
+    rules = {rule: outcome.figures["acc"] for rule, outcome in kept(row, outcomes).items()}
+    return Reading(row.label, [outcome.figures["acc"] for outcome in outcomes], rules, row.by_labels)
+
+
+def judged(figure: float, readings: list[Reading]) -> tuple[str, str]:
+    """By the mean of the first reading; else of another; else by the most even run; else it does not hold."""
+    least = figure - NEAR
+    first = readings[0]
+    if mean(first.accuracies) >= least:
+        return HOLDS, ""
+    for each in readings[1:]:
+        if mean(each.accuracies) >= least:
+            how = "with λ chosen by labels, as the paper chose it" if each.by_labels else f"read as “{each.label}”"
+            return OTHERWISE, how
+    for each in readings:
+        if each.kept.get("balance", 0.0) >= least:
+            return OTHERWISE, f"the most even run has {each.kept['balance']:.1f}"
+    return NOT, ""
+
+
+def sscnet_lines(path: Path) -> Iterator[tuple[str, ...]]:
+    with path.open() as file:
+        runs = [run for run in csv.DictReader(file) if run["method"] == "sscnet"]
+    for line in published("SSCNet", "1"):
+        if line.method != "SSCNet":
+            continue
+        found = [float(run["acc"]) for run in runs if run["data"] == SSCNET_DATA[line.dataset]]
+        ours = Reading("our own network out of the paper's parts", found, {})
+        figure = line.cell("ACC")
+        verdict, because = judged(float(figure), [ours])
+        if verdict == NOT:
+            because = SSCNET.because.get(f"sscnet: {line.dataset}", "")
+        yield "table 1", NAMES[line.dataset], "SSCNet", figure, ours.said, verdict, because

@@ -1,0 +1,70 @@
+"""The page of a comparison: what `Comparison` found, with pictures or captions of the rows that moved."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from .. import __version__
+from ..explain.pictures import displayable
+from ..explain.rows import decoded_centers
+from . import page, page_at, write_page
+from .payload import CENTERS, THUMBNAILS, value_range
+from .sprites import sprite
+
+if TYPE_CHECKING:
+    from .comparison import Comparison
+
+CAPTION = 300  # characters of a row that moved
+VALUES = 4  # columns of a row without a caption
+
+
+def write_comparison(
+    found: "Comparison", path: str | os.PathLike[str], *, captions: Sequence[str] | None, title: str | None
+) -> Path:
+    path, n = page_at(path), len(found.subject.data)
+    if captions is not None and len(captions) != n:
+        raise ValueError(f"captions has {len(captions)} entries for {n} rows.")
+    rows = sorted({row for move in found.moves for row in move.rows})
+    samples = samples_of(found, rows)
+    images = samples.ndim == 4
+    content = {
+        **found.to_dict(),
+        "title": title or f"{found.names[0]} and {found.names[1]}, compared",
+        "version": __version__,
+        "rows": rows,
+        "captions": captions_of(found, captions, rows, samples),
+        "pictures": pictures(found, samples) if images else None,
+    }
+    return write_page(path, page("compare", content))
+
+
+def samples_of(found: "Comparison", rows: list[int]) -> np.ndarray:
+    """The rows in the user's numbers: (n, f), or (n, c, h, w) of images."""
+    data = found.subject.data
+    taken = data.take(torch.tensor(rows, dtype=torch.long, device=data.device))
+    return found.subject.estimator._as_given(taken).cpu().numpy()
+
+
+def captions_of(found: "Comparison", captions: Sequence[str] | None, rows: list[int], samples: np.ndarray) -> list[str]:
+    """What the rows are called: their texts, else the first of their values; nothing for images."""
+    if captions is not None:
+        texts = [str(captions[row]) for row in rows]
+        return [text if len(text) <= CAPTION else text[: CAPTION - 1] + "…" for text in texts]
+    names = (found.subject.feature_names or [])[:VALUES]
+    return [", ".join(f"{name} {x:.4g}" for name, x in zip(names, sample, strict=False)) for sample in samples]
+
+
+def pictures(found: "Comparison", samples: np.ndarray) -> dict[str, Any]:
+    """Of images: the rows that moved, and the first model's decoded centres."""
+    centers = decoded_centers(found.subject.estimator)
+    kinds = {"rows": (samples, THUMBNAILS)}
+    if centers is not None:
+        kinds["centers"] = (found.subject.estimator._as_given(centers).numpy(), CENTERS)
+    shown = {name: (images, budget) for name, (images, budget) in kinds.items() if len(images)}
+    ranges = [value_range(images) for images, _ in shown.values()]
+    low, high = min(ends[0] for ends in ranges), max(ends[1] for ends in ranges)
+    return {name: sprite(displayable(images, low, high), budget) for name, (images, budget) in shown.items()}

@@ -1,0 +1,237 @@
+"""The documentation: its code runs, its links lead somewhere, its commands exist, its verdicts follow their rules."""
+
+import importlib
+import os
+import re
+import runpy
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from typer.main import get_command
+
+from diffclust import DCN, TELL, AEKMeans, DeepKMeans, cli, datasets
+from diffclust.methods import METHODS, TRANSDUCTIVE
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+SOURCES = sorted(DOCS.glob("*.md"))
+METHODS_OF_THE_GUIDE = {"TELL": TELL, "AEKMeans": AEKMeans, "DCN": DCN, "DeepKMeans": DeepKMeans}
+SHARED = {"guide": METHODS_OF_THE_GUIDE, "number": METHODS_OF_THE_GUIDE}
+QUICK = {"auto_steps": (8, 8), "auto_most": (2, 2), "auto_least": (1, 1)}
+GENERATED = {path.name.removesuffix(".head.md") for path in DOCS.glob("*.head.md")}
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::sklearn.exceptions.ConvergenceWarning", "ignore::UserWarning", "ignore::DeprecationWarning"
+)
+
+
+def written_by_hand(path):
+    return path.name.endswith(".head.md") or path.stem not in GENERATED
+
+
+PAGES = [path for path in SOURCES if written_by_hand(path)]
+
+
+def blocks(path):
+    return re.findall(r"```python\n(.*?)```", path.read_text(), re.DOTALL)
+
+
+@pytest.fixture
+def at_hand(monkeypatch, tmp_path):
+    """What the pages take for granted: small data under the names and files they use, and little training."""
+    import plotly.graph_objects as go
+
+    from diffclust.estimator.base import PrototypeClusterer
+
+    for name, value in QUICK.items():
+        monkeypatch.setattr(PrototypeClusterer, name, value)
+    monkeypatch.setattr(go.Figure, "show", lambda figure: None)
+    load = datasets.load
+    monkeypatch.setattr(datasets, "load", lambda *args, **options: tuple(a[:300] for a in load(*args, **options)))
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    centres = 6 * rng.normal(size=(5, 8))
+    rows = (centres[np.arange(240) % 5] + rng.normal(size=(240, 8))).astype("float32")
+    np.save("rows.npy", rows)
+    pd.DataFrame(rows, columns=[f"c{i}" for i in range(8)]).to_parquet("more.parquet")
+    table = customers(rng)
+    for name in ("customers", "january", "february"):
+        table.to_csv(f"{name}.csv", index=False)
+    symmetric = torch.from_numpy(rows[:40] @ rows[:40].T)
+    return {
+        "X": rows,
+        "new_rows": rows[:5],
+        "new": rows[:5],
+        "source": [rows[:120], rows[120:]],
+        "texts": [f"{a} and {b}" for a in ("wine", "tea", "milk") for b in map(str, range(100, 130))],
+        "new_table": table[:5],
+        "L": symmetric,
+        "z": torch.from_numpy(rows[:40]),
+        "A": torch.from_numpy(rows[:20].T.copy()),
+    }
+
+
+AFTERWARDS = {
+    "explain.head": lambda names: (
+        names["why"].cluster == names["model"].labels_[0] and Path("report.html").stat().st_size > 1e6
+    ),
+    "layers": lambda names: (
+        names["assignments"].shape == (500, 5)
+        and names["clusters"].weight.grad.abs().sum() > 0
+        and names["encoder"][0].weight.grad.abs().sum() > 0
+    ),
+    "path": lambda names: names["moved"].flows.sum() == len(names["february"]),
+}
+
+
+def customers(rng, n=60):
+    half = np.arange(n) % 2
+    return pd.DataFrame(
+        {
+            "customer_id": [f"c{i}" for i in range(n)],
+            "income": 30_000 + 40_000 * half + rng.normal(0, 3000, n).round(),
+            "plan": np.where(half, "premium", "free"),
+            "since": pd.date_range("2024-01-01", periods=n).strftime("%Y-%m-%d"),
+        }
+    )
+
+
+@pytest.mark.parametrize("path", [path for path in PAGES if blocks(path)], ids=lambda path: path.stem)
+def test_code_of_a_page(path, at_hand):
+    """Every block, one after the other, as a reader would run them."""
+    names = {"diffclust": importlib.import_module("diffclust"), **at_hand, **SHARED.get(path.stem, {})}
+    if path.stem == "subspaces":
+        names["X"] = torch.from_numpy(at_hand["X"])
+    for number, block in enumerate(blocks(path)):
+        exec(compile(block, f"{path.name}, block {number}", "exec"), names)
+        if path.stem == "guide" and "model" not in names and "dkm" in names:
+            names["model"] = names["dkm"]  # "a fitted estimator", the page says
+    if path.stem in AFTERWARDS:
+        assert AFTERWARDS[path.stem](names)
+
+
+def test_the_path_of_a_newcomer(works, at_hand):
+    """The commands of the page, one after the other, on files that the example makes."""
+    text = (DOCS / "path.md").read_text()
+    lines = re.findall(r"^diffclust (.*)$", text, re.MULTILINE)
+    assert len(lines) == 8
+    runpy.run_path(str(ROOT / "examples" / "months.py"))["main"](Path())
+    short = {"fit": ["--quiet", "--device", "cpu"], "compare": ["--device", "cpu"]}
+    for line in lines:
+        name, *rest = line.split()
+        works(name, *rest, *short.get(name, []))
+    assert {"january.html", "drift.html", "moved.html", "february-labels.csv"} <= set(os.listdir())
+    assert {"report.html", "comparison.html"} <= set(os.listdir("runs/january"))
+
+
+def is_there(page, target):
+    """A file beside the page, or a page that the build writes."""
+    place = (page.parent / target).resolve()
+    if place.exists():
+        return True
+    if DOCS not in place.parents:
+        return False
+    name = place.relative_to(DOCS).with_suffix("").as_posix()
+    methods = {f"methods/{method.name}" for method in (*METHODS, *TRANSDUCTIVE)}
+    return name in GENERATED | methods | {"api/index", "methods/classical"} or name.startswith("figures/")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [*PAGES, ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "benchmarks" / "README.md"],
+    ids=lambda path: f"{path.parent.name}/{path.stem}",
+)
+def test_links_lead_somewhere(path):
+    text = re.sub(r"```.*?```", "", path.read_text(), flags=re.DOTALL)
+    links = [link.split("#")[0] for link in re.findall(r"\]\(([^)\s]+)\)", text)]
+    links = [link for link in links if link and not link.startswith(("http:", "https:", "mailto:"))]
+    pages = [f"{name}.md" for name in re.findall(r"\{doc\}`(?:[^`<]*<)?([\w/-]+)>?`", text)]
+    assert [link for link in links + pages if not is_there(path, link)] == []
+
+
+def test_a_dead_link_would_be_seen():
+    assert is_there(DOCS / "index.md", "papers.md")
+    assert not is_there(DOCS / "index.md", "nowhere.md")
+    assert not is_there(ROOT / "README.md", "nowhere.md")
+
+
+def options_of(command):
+    return {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
+
+
+@pytest.mark.parametrize("path", [*PAGES, ROOT / "README.md"], ids=lambda path: path.stem)
+def test_commands_exist(path):
+    """Every command that a page shows, with every option it gives."""
+    known = get_command(cli.app).commands
+    lines = re.findall(r"^(?:torchrun .* -m )?diffclust (\w+)(.*?)(?:#.*)?$", path.read_text(), re.MULTILINE)
+    for name, rest in lines:
+        assert name in known, f"diffclust {name}"
+        unknown = {word.split("=")[0] for word in rest.split() if re.match(r"--?[a-z]", word)} - options_of(known[name])
+        assert not unknown, f"diffclust {name}: {unknown}"
+
+
+# --- what is written from the recorded runs
+
+
+@pytest.fixture
+def page_writers(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    monkeypatch.syspath_prepend(DOCS)
+    return {name: importlib.import_module(name) for name in ("choose", "papers", "llms")}
+
+
+def test_the_simplest_choice_within_a_point(page_writers):
+    choose = page_writers["choose"]
+
+    def choice(**accuracies):
+        names = {"kmeans": "k-means", "tell": "TELL", "umap": "UMAP + k-means", "hdbscan": "UMAP + HDBSCAN"}
+        return choose.choice({names[name]: choose.Measured(value, 1.0, 5) for name, value in accuracies.items()})
+
+    assert choice(kmeans=80, tell=80.9, umap=80.5) == "k-means"
+    assert choice(kmeans=70, tell=80, umap=80.9) == "TELL"
+    assert choice(kmeans=70, tell=79, umap=80.9) == "UMAP + k-means"
+    assert choice(kmeans=70, tell=60, hdbscan=99) == "k-means"  # which finds another number of clusters
+
+
+def test_verdicts(page_writers):
+    papers = page_writers["papers"]
+    near, far = papers.Reading("near", [89.0, 90.0], {}), papers.Reading("far", [50.0, 60.0], {"balance": 60.0})
+    even = papers.Reading("even", [50.0, 89.0], {"loss": 50.0, "balance": 89.0})
+    chosen = papers.Reading("λ", [90.0], {}, by_labels=True)
+    assert papers.judged(91.0, [near, far])[0] == papers.HOLDS
+    assert papers.judged(92.0, [near])[0] == papers.NOT
+    assert papers.judged(91.0, [far, near]) == (papers.OTHERWISE, "read as “near”")
+    assert papers.judged(90.0, [even]) == (papers.OTHERWISE, "the most even run has 89.0")
+    assert "labels" in papers.judged(90.0, [far, chosen])[1]
+    assert papers.judged(90.0, [far])[0] == papers.NOT
+
+
+def test_the_pages_have_the_recorded_figures(page_writers):
+    results = ROOT / "benchmarks" / "results"
+    papers = page_writers["papers"].page((DOCS / "papers.head.md").read_text(), results)
+    assert "| MNIST: TELL (`tell/table1`) | 95.16 | TELL, CNN: 84.8 ± 5.6 (5) | **holds with another rule**" in papers
+    assert papers.count("**not run**") + papers.count("**holds") + papers.count("**does not hold**") > 60
+    choose = page_writers["choose"].page((DOCS / "choose.head.md").read_text(), results)
+    assert "| breast cancer, 569 x 30 | 90.7 (5)" in choose
+    for text in (papers, choose):
+        assert "{{" not in text
+
+
+def test_llms_txt_has_every_page_of_the_index(page_writers, tmp_path):
+    llms = page_writers["llms"]
+    index = (DOCS / "index.md").read_text()
+    for _, names in llms.contents(index):
+        for name in names:
+            place = tmp_path / f"{name}.md"
+            place.parent.mkdir(exist_ok=True)
+            place.write_text(f"# The page {name}\n\nWhat it says. More.\n")
+    (tmp_path / "index.md").write_text(index)
+    text = llms.page(tmp_path)
+    assert text.startswith("# diffclust\n\n> ")
+    assert "## Results\n\n- [The page papers](papers.html): published figures, ours, and a verdict on each\n" in text
+    assert "- [The page methods/vade](methods/vade.html): What it says. More.\n" in text
+    listed = {name for _, names in llms.contents(index) for name in names}
+    assert {path.name.removesuffix(".md").removesuffix(".head") for path in PAGES} - {"index"} <= listed
