@@ -43,6 +43,6 @@ class LSR(AffinityClusterer):
         return g
 
     def affinity(self, x: Tensor) -> Tensor:
-        """|C| + |C|ᵀ."""
+        """`|C| + |C|ᵀ`."""
         c = self.coefficients(x).abs_()
         return c + c.T

@@ -51,6 +51,6 @@ class SMR(AffinityClusterer):
         return u @ ((u.T @ v) * (fit / (fit + sigma))) @ v.T
 
     def affinity(self, x: Tensor) -> Tensor:
-        """|cos(z_i, z_j)|^γ."""
+        """`|cos(z_i, z_j)|^γ`."""
         z = F.normalize(self.coefficients(x), dim=0)
         return (z.T @ z).abs_().pow_(self.power)

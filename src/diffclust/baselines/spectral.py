@@ -42,7 +42,7 @@ class NJW(AffinityClusterer):
     scale: float = knob(0.5, above=0)
 
     def affinity(self, x: Tensor) -> Tensor:
-        """exp(-|x_i - x_j|² / 2σ²), zero on the diagonal."""
+        """`exp(-|x_i - x_j|² / 2σ²)`, zero on the diagonal."""
         x = x - x.mean(0)  # far from the origin distances lose digits
         squared = squared_distances(x, x).fill_diagonal_(0)
         median = squared.flatten()[:: max(1, squared.numel() // 10**6)].median()

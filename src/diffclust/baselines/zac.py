@@ -1,7 +1,7 @@
 """ZAC: clusters merge by how much they add to one another's cycles.
 
 Zhao, Tang: "Cyclizing Clusters via Zeta Function of a Graph", NeurIPS 2008. On the directed graph of nearest rows, with
-steps P = D^-1 W, W_ij = exp(-|x_i - x_j|² / σ²), the zeta function of a cluster C gathers all its cycles::
+steps P = D^-1 W, `W_ij = exp(-|x_i - x_j|² / σ²)`, the zeta function of a cluster C gathers all its cycles::
 
     log ζ_C(z) = -log det(I - z P_C),     log ζ_C - log ζ_{C less i} = log [(I - z P_C)^-1]_ii =: l_i(C)
 

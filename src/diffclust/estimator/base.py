@@ -63,11 +63,7 @@ class PrototypeClusterer(
 
     Attributes:
         labels_: the cluster of each row of X (n,).
-        n_clusters_: how many clusters there are.
-        hierarchy_: the tree of the clusters: which are joined first. `cut(k)` gives the labels of fewer.
         cluster_centers_: (n_clusters, embedding_dim); `inverse_transform` shows what they look like.
-        stability_: of each cluster, how far the other restarts find it, from 0 to 1; with n_init > 1.
-        row_stability_: of each row, the share of the other restarts that leave it in its cluster.
         inertia_: sum of squared distances to the own centre, in the embedding.
         clustering_loss_: the method's own loss over all of X, on the paper's scale.
         temperature_: of `predict_proba`, found without labels.

@@ -98,8 +98,8 @@ class DSCNet(ClusterMixin, BaseEstimator):
         network: "auto" (images: one convolution of stride 2 with 15 maps, whose values are the codes; rows: dense),
             another name, or a module with `encode` and `decode`.
         embedding_dim: width of the codes of a dense network.
-        weight: λ1, of |C|².
-        expression: λ2, of |Z - C Z|².
+        weight: λ1, of `|C|²`.
+        expression: λ2, of `|Z - C Z|²`.
         pretrain_epochs: epochs of the autoencoder alone.
         epochs: steps on all rows at once.
         lr: Adam's learning rate.
