@@ -230,7 +230,9 @@ class PrototypeClusterer(
             warnings.warn(message, ConvergenceWarning, stacklevel=stacklevel + 1)
 
     def _check_size(self, given: Given) -> None:
-        n = len(given.rows)
+        n, shape = len(given.rows), given.rows.row_shape
+        if 0 in shape:
+            raise ValueError(f"Found samples of shape {shape}, with 0 feature(s), while a minimum of 1 is required.")
         if n < 2:
             raise ValueError(
                 f"Found array with {n} sample(s) while a minimum of 2 is required by {type(self).__name__}."

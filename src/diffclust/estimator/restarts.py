@@ -14,7 +14,7 @@ from ..engine.distributed import current_processes
 from ..engine.model import NeighbourPretraining, Trainable
 from ..engine.phase import EmbeddedPhase, Phase
 from ..engine.restart import Job, Restart
-from ..engine.rows import TensorRows
+from ..engine.rows import SparseRows, TensorRows
 from ..engine.runtime import Randomness, choose_device, choose_precision, restart_seeds, seeded
 from ..nn.neighbours import NeighbourGraph, neighbours_by_words
 from ..reading.inputs import Given
@@ -84,6 +84,8 @@ def neighbour_graph(data: Data) -> NeighbourGraph:
 
 def _sparse(data: Data) -> sp.csr_matrix:
     """All rows, whichever process goes over them."""
+    if isinstance(data.rows, SparseRows) and data.rows.origin is None:
+        return data.rows.matrix
     parts = range(0, len(data), data.chunk)
     blocks = [sp.csr_matrix(data.block(i, min(i + data.chunk, len(data))).cpu().numpy()) for i in parts]
     return sp.vstack(blocks, format="csr")

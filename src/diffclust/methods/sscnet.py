@@ -92,7 +92,7 @@ class SSCNet(PrototypeClusterer):
     n_neighbors: int = knob(10, low=1)
     graph: Graph = "knn"
     n_layers: int = knob(10, low=0)
-    cap: float | None = knob(None, above=0)
+    cap: float | None = knob(None, above=0, high=1e3)
     sparsity: float = knob(0.15, low=0)
     spectral_weight: float = knob(0.15, low=0)
     weight: float = knob(0.15, low=0)
