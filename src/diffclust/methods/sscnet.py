@@ -80,7 +80,7 @@ class SSCNet(PrototypeClusterer):
         spectral_weight: c1, of the trace tr(YᵀLY).
         weight: c2, of the classifier's cross-entropy.
         sample_weights: weigh rows by w; False counts them all alike.
-        truncation: of |E_i| in w, for the paper's pipelines; None for none.
+        truncation: of `|E_i|` in w, for the paper's pipelines; None for none.
         reference_size: rows whose graph is cut for the pseudo-labels. Memory grows with its square, never with that of
             n.
         tolerance: share of pseudo-labels that may change in a calm epoch; five such end the training.
