@@ -7,7 +7,7 @@ from scipy.stats import t
 
 from diffclust.reproduce.report import as_good, kept, printed
 from diffclust.reproduce.spec import Row, Spec
-from diffclust.reproduce.tables import find
+from diffclust.reproduce.tables import TABLES, find
 from diffclust.reproduce.tell import NO_IIC
 
 from .conftest import outcome, spec, table
@@ -33,6 +33,13 @@ def test_published_lines_that_are_not_run_again_are_marked(records):
     assert ["mnist, online", "k-means", NO_IIC, "", "", "", ""] in five
     for row in five:
         assert len(row) == 7
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_every_table_can_be_printed_before_it_is_run(name, records):
+    shown = printed(find(name), records)
+    assert shown.lines
+    assert {len(line) for line in shown.lines} == {len(shown.header)}
 
 
 def test_the_rule_keeps_a_run_without_labels():
