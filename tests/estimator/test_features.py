@@ -89,6 +89,15 @@ def test_texts_are_neighbours_by_the_words_they_share():
     assert metrics.accuracy(topic, TELL(3, random_state=0, device="cpu").fit(X).labels_) > 0.95
 
 
+def test_the_network_is_kept_for_texts():
+    """Words drawn at random have no topics, and k-means on the rows cuts as few edges."""
+    X, _ = words(150)
+    X = np.random.default_rng(0).permuted(X, axis=1)
+    model, counts = (TELL(3, random_state=0, device="cpu").fit(x) for x in (X, X * np.linspace(1, 2, 150)[:, None]))
+    assert type(model.model_.autoencoder) is not ScaledRows
+    assert type(counts.model_.autoencoder) is ScaledRows
+
+
 def test_texts_of_other_lengths_are_counts():
     X, _ = words(60)
     X *= np.linspace(1, 2, 60)[:, None]

@@ -60,6 +60,8 @@ def choose(estimator: "PrototypeClusterer", restarts: list[Restart]) -> Run:
     given_centers = not isinstance(getattr(estimator, "init", "k-means"), str)  # in the network's embedding
     if data.graph is None or estimator.features != "auto" or not estimator.falls_back or given_centers:
         return best
+    if networks.compared_as_they_are(data):
+        return best  # texts of one topic share few words: many edges leave it, however well it is found
     rows = _on_the_rows(estimator, data, best)
     learnt_cut, rows_cut = (
         data.graph.cut(torch.from_numpy(run.labels).to(data.device), estimator.n_clusters) for run in (best, rows)
