@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 from scipy import sparse
-from sklearn.datasets import load_wine, make_blobs
+from sklearn.datasets import load_wine, make_blobs, make_circles
 from sklearn.neighbors import NearestNeighbors
 from sklearn.preprocessing import StandardScaler
 
@@ -98,6 +98,12 @@ def test_the_network_is_kept_for_texts():
     assert type(counts.model_.autoencoder) is ScaledRows
 
 
+def test_categories_are_no_texts():
+    """They have one length, too, and no topics: k-means on the rows is kept."""
+    X = np.eye(4)[np.random.default_rng(0).integers(0, 4, (150, 15))].reshape(150, -1)
+    assert type(TELL(3, random_state=0, device="cpu").fit(X).model_.autoencoder) is ScaledRows
+
+
 def test_texts_of_other_lengths_are_counts():
     X, _ = words(60)
     X *= np.linspace(1, 2, 60)[:, None]
@@ -129,9 +135,37 @@ def test_rows_of_categories_are_near_where_they_agree(scale):
     assert build("scaled", data, 0, {}).shift.any()
 
 
-def test_columns_of_counts_are_divided_by_the_root():
-    X = np.random.default_rng(0).poisson(0.2, size=(200, 6)) * [1.0, 9, 1, 1, 1, 1]
-    assert np.allclose(row_units(summary(X))[1], np.sqrt(X.std(0)), rtol=1e-3)
+@pytest.mark.parametrize(("n_columns", "unit"), [(6, 3), (120, 9)])
+def test_columns_of_counts_are_divided_by_the_root(n_columns, unit):
+    X = np.random.default_rng(0).poisson(0.2, size=(200, n_columns)) * np.r_[1.0, unit, np.ones(n_columns - 2)]
+    units = row_units(summary(X))
+    assert np.allclose(units.scale, np.sqrt(X.std(0)), rtol=1e-3)
+    assert not units.asinh
+
+
+def test_few_columns_of_counts_in_other_units_are_standardised():
+    X = np.random.default_rng(0).poisson(0.2, size=(200, 6)) * [1.0, 90, 1, 1, 1, 1]
+    units = row_units(summary(X))
+    assert np.allclose(units.scale, X.std(0), rtol=1e-3)
+    assert units.asinh
+
+
+@pytest.mark.parametrize(("n_columns", "directions"), [(16, False), (17, True)])
+def test_rows_of_few_columns_are_points(n_columns, directions):
+    """And neighbours are told by their distance; of more, by the angle between them."""
+    X = np.random.default_rng(0).normal(size=(90, n_columns))
+    data = Data(TensorRows(torch.as_tensor(X, dtype=torch.float32)), CPU)
+    network = build("scaled", data, 0, {})
+    x = data.take(torch.arange(90))
+    z = network.encode(x)
+    assert network.directions is directions
+    assert z.shape == (90, n_columns + directions)
+    assert bool(z.norm(dim=1).std() < 1e-4) is directions
+    assert torch.allclose(network.decode(z), x, atol=1e-4)
+    metric = "cosine" if directions else "euclidean"
+    expected = NearestNeighbors(n_neighbors=16, metric=metric, algorithm="brute").fit(z).kneighbors(z)[1][:, 1:]
+    found = neighbour_graph(data).index.tolist()
+    assert np.mean([len(set(a) & set(b)) for a, b in zip(found, expected, strict=True)]) > 14.9
 
 
 def test_a_constant_column_says_nothing(blobs):
@@ -175,6 +209,13 @@ def test_the_rows_are_kept_where_the_network_has_nothing_to_add():
     decoded = model.inverse_transform(model.cluster_centers_)
     means = np.stack([X[model.labels_ == j].mean(0) for j in range(3)])
     assert np.abs(StandardScaler().fit(X).transform(decoded) - StandardScaler().fit(X).transform(means)).mean() < 0.5
+
+
+@pytest.mark.parametrize(("per_cluster", "kept"), [(14, ScaledRows), (80, RowAutoencoder)])
+def test_small_clusters_are_not_seen_by_the_graph(per_cluster, kept):
+    """A ring in a ring, which k-means cuts: where a cluster has fewer rows than a row neighbours, that is kept."""
+    X = make_circles(2 * per_cluster, noise=0.03, factor=0.3, random_state=0)[0]
+    assert type(TELL(2, random_state=0, device="cpu").fit(X).model_.autoencoder) is kept
 
 
 def test_a_chosen_way_is_not_left(blobs):

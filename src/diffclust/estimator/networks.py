@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from ..engine.data import Data, Summary
 from ..engine.runtime import seeded
 from ..nn.autoencoders import NETWORKS, Autoencoder, Identity, ScaledRows, Wrapped
+from ..nn.autoencoders.rows import FEW_COLUMNS
 
 BARELY = 1e-6
 
@@ -54,12 +55,12 @@ class RowUnits(NamedTuple):
 def row_units(values: Summary) -> RowUnits:
     """The units of each column of a table, told from its values.
 
-    Mostly zeros and none negative (counts, words, categories): each column is divided by the root of its standard
-    deviation, so that common columns count less and rare ones are not blown up. Columns of different units, the reach
-    of the wide ones (95 % quantile) being more than `OTHER_UNITS` times that of the narrow ones (5 %): by the standard
-    deviation, and values far out count by their logarithm; but a column of two values, which is a category, is brought
-    to `TWO_VALUES`, as divided by its deviation it would outweigh the others. Else (pixels, curves, embeddings): all by
-    one number. Constant columns say nothing.
+    Columns of different units, the reach of the wide ones (95 % quantile) being more than `OTHER_UNITS` times that of
+    the narrow ones (5 %): each is divided by its standard deviation, and values far out count by their logarithm; but a
+    column of two values, which is a category, is brought to `TWO_VALUES`, as divided by its deviation it would outweigh
+    the others. Mostly zeros and none negative (counts, words, categories), of one unit or of many columns: by the root
+    of the standard deviation, so that common columns count less and rare ones are not blown up. Else (pixels, curves,
+    embeddings): all by one number. Constant columns say nothing.
     """
     shift, deviation, reach = (part.cpu() for part in (values.mean, values.deviation.double(), values.reach.double()))
     varies = deviation > 1e-6 * torch.maximum(shift.double().abs(), reach)
@@ -67,11 +68,12 @@ def row_units(values: Summary) -> RowUnits:
         return RowUnits(shift, torch.ones_like(shift))
     wide, narrow = reach[varies].quantile(0.95), reach[varies].quantile(0.05)
     asinh = False
-    if is_sparse(values):
-        scale = deviation.sqrt()
-    elif wide > OTHER_UNITS * narrow:
+    counts = is_sparse(values)
+    if wide > OTHER_UNITS * narrow and not (counts and len(reach) > WIDE):
         scale = torch.where(values.two_valued.cpu(), reach / TWO_VALUES, deviation)
         asinh = True
+    elif counts:
+        scale = deviation.sqrt()
     else:
         scale = deviation[varies].mean().expand_as(deviation)
     return RowUnits(shift, torch.where(varies, scale, 1.0).float(), asinh)
@@ -114,7 +116,8 @@ def scaled_rows(data: Data) -> ScaledRows:
         units_of_columns = column_units(data)
         width = data.summary.mean.numel()
         components = WIDE if width > WIDE else 0
-        data.scaled = ScaledRows(data.row_shape, components=components, asinh=units_of_columns.asinh)
+        directions = width > FEW_COLUMNS
+        data.scaled = ScaledRows(data.row_shape, 0, "linear", components, units_of_columns.asinh, directions)
         size = min(len(data), SAMPLE, max(2 * WIDE, VALUES // width))
         index = torch.linspace(0, len(data) - 1, size, dtype=torch.float64).long().to(data.device)
         rows = torch.cat([data.take_checked(part).cpu() for part in index.split(data.chunk)])
@@ -152,8 +155,8 @@ def build(
     if issubclass(cls, ScaledRows):
         units_of_rows = scaled_rows(data)
         width = 0 if cls is ScaledRows else embedding_dim
-        components, asinh = len(units_of_rows.basis), units_of_rows.asinh
-        network = cls(data.row_shape, width, components=components, asinh=asinh, **options.get(kind, {}))
+        settings = {name: units_of_rows.config[name] for name in ("components", "asinh", "directions")}
+        network = cls(data.row_shape, width, **settings, **options.get(kind, {}))
         network.take_units(units_of_rows)
         return network
     if kind == "identity":

@@ -78,8 +78,8 @@ def neighbour_graph(data: Data) -> NeighbourGraph:
         if near is not None:
             return NeighbourGraph.weighted(near).to(data.device)
     with seeded(0, data.device):  # the same for every restart and process
-        network = networks.build("scaled", data, 0, {}).to(data.device)
-        return NeighbourGraph.of(data.map(network.encode))
+        units = networks.scaled_rows(data).to(data.device)
+        return NeighbourGraph.of(data.map(units.encode), metric="cosine" if units.directions else "euclidean")
 
 
 def _sparse(data: Data) -> sp.csr_matrix:

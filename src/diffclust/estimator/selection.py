@@ -15,6 +15,7 @@ from ..engine.restart import Restart
 from ..engine.run import Run
 from ..engine.runtime import seeded
 from ..metrics import effective_number
+from ..nn.neighbours import NEIGHBOURS
 from . import networks
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ def choose(estimator: "PrototypeClusterer", restarts: list[Restart]) -> Run:
     given_centers = not isinstance(getattr(estimator, "init", "k-means"), str)  # in the network's embedding
     if data.graph is None or estimator.features != "auto" or not estimator.falls_back or given_centers:
         return best
-    if networks.compared_as_they_are(data):
+    if networks.compared_as_they_are(data) and not networks.are_choices(data.summary):
         return best  # texts of one topic share few words: many edges leave it, however well it is found
     rows = _on_the_rows(estimator, data, best)
     learnt_cut, rows_cut = (
@@ -68,7 +69,8 @@ def choose(estimator: "PrototypeClusterer", restarts: list[Restart]) -> Run:
     )
     clearly_less = learnt_cut < (CLEARLY_LESS - FEW_ROWS / math.sqrt(len(data))) * rows_cut
     trusted = rows_cut > WITH_CATEGORIES or not _has_categories(data.summary)
-    return best if clearly_less and trusted else rows
+    seen = len(data) >= NEIGHBOURS * estimator.n_clusters  # in smaller clusters most neighbours are others' rows
+    return best if clearly_less and trusted and seen else rows
 
 
 def _has_categories(values: Summary) -> bool:

@@ -10,20 +10,22 @@ from torch import Tensor, nn
 from ..chain import Chain
 from .base import Autoencoder, Output
 
-FEW_COLUMNS = 16  # rows of no more than these: their lengths count as much as their directions
+FEW_COLUMNS = 16  # rows of no more than these are points in space; in more, directions tell more than lengths
 
 
 class ScaledRows(Autoencoder):
-    """No network but units: rows as directions from the middle of the data, each of length √(p + 1)::
+    """No network but units: rows of few columns as points, z = u; those of many as directions from the middle of the
+    data, each of length √(p + 1)::
 
         u = P (x - shift) / scale,   z = √(p + 1) (u, ℓ) / |(u, ℓ)|,   ℓ = min(1, 16 / p)² mean |u| / √p
 
-    ℓ is one more coordinate. In rows of few columns it is of the size that the others have, so that their lengths
-    count, too; in those of many it is next to nothing, and directions alone count.
+    ℓ is one more coordinate: in rows of some twenty columns lengths still count a little, in those of many directions
+    alone.
 
     Args:
         components: p, the number of principal components in P; 0: P is the identity, and p the number of columns.
         asinh: u = P asinh((x - shift) / scale): values far out count by their logarithm.
+        directions: whether rows are seen as directions.
     """
 
     basis: Tensor  # P (p, d), or nothing
@@ -36,12 +38,13 @@ class ScaledRows(Autoencoder):
         output: Output = "linear",
         components: int = 0,
         asinh: bool = False,
+        directions: bool = True,
     ) -> None:
         d = int(torch.Size(tuple(input_shape)).numel())
         self.components = components or d
-        super().__init__(input_shape, self.components + 1, "linear")
-        self.config |= {"components": components, "asinh": asinh}
-        self.asinh = asinh
+        super().__init__(input_shape, self.components + directions, "linear")
+        self.config |= {"components": components, "asinh": asinh, "directions": directions}
+        self.asinh, self.directions = asinh, directions
         self.register_buffer("basis", torch.zeros(components, d))
         self.register_buffer("length", torch.ones(()))
         self.encoder, self.decoder = nn.Flatten(), nn.Identity()
@@ -60,11 +63,15 @@ class ScaledRows(Autoencoder):
 
     def normalize(self, x: Tensor) -> Tensor:
         u = self.scaled(x)
+        if not self.directions:
+            return u
         z = torch.cat([u, self.length.to(u.dtype).expand(u.shape[0], 1)], dim=1)
         return (self.components + 1) ** 0.5 * F.normalize(z, dim=1)
 
     def decoded(self, z: Tensor) -> Tensor:
         """Codes to u, by the inverse of `normalize`."""
+        if not self.directions:
+            return z
         return self.length * z[:, :-1] / z[:, -1:].clamp_min(1e-6)
 
     def synthesise(self, z: Tensor) -> Tensor:
@@ -107,12 +114,13 @@ class RowAutoencoder(ScaledRows):
         hidden: Sequence[int] = (128, 128),
         variational: bool = False,
         asinh: bool = False,
+        directions: bool = True,
     ) -> None:
-        super().__init__(input_shape, embedding_dim, output, components, asinh)
+        super().__init__(input_shape, embedding_dim, output, components, asinh, directions)
         self.embedding_dim = embedding_dim
         self.config |= {"embedding_dim": embedding_dim, "hidden": list(hidden), "variational": variational}
         self.variational = variational
-        self.encoder = Chain(*_normed_chain([self.components + 1, *hidden, embedding_dim * (1 + variational)]))
+        self.encoder = Chain(*_normed_chain([self.components + directions, *hidden, embedding_dim * (1 + variational)]))
         self.decoder = Chain(*_normed_chain([embedding_dim, *reversed(hidden), self.components]))
 
     def decoded(self, z: Tensor) -> Tensor:
