@@ -323,7 +323,6 @@ def test_centres_follow_a_drifting_stream():
 # ---- the network learns too
 
 
-@pytest.mark.full_size
 def test_the_network_learns_where_wished(online, digits):
     images, _ = digits
     model = online(4).fit(images[:100])
@@ -342,7 +341,7 @@ def test_the_network_learns_where_wished(online, digits):
 
     before = error()
     generator = torch.get_rng_state()
-    for _ in range(40):
+    for _ in range(12):
         model.partial_fit(images[100:], learn_network=True)
     assert error() < before
     assert (torch.get_rng_state() == generator).all()
