@@ -172,6 +172,7 @@ def test_same_seed_same_labels(quick, fitted_images, digits):
     assert (first.transform(images) == second.transform(images)).all()
 
 
+@two_methods
 def test_another_seed_another_embedding(quick, blobs):
     other = quick(random_state=1, network="dense", pretrain_epochs=1, epochs=1).fit(blobs[0])
     same = quick(network="dense", pretrain_epochs=1, epochs=1).fit(blobs[0])

@@ -223,7 +223,7 @@ def test_completeness_on_digits(explained):
 
 
 def test_completeness_of_every_method_on_digits(fitted_images, images):
-    explained = fitted_images.explain(images[::20])
+    explained = fitted_images.explain(images[::40])
     assert max(e.completeness_error for e in explained) < 0.01
 
 
