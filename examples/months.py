@@ -33,9 +33,13 @@ def month(n: int, seed: int, shares: tuple[float, float, float], dearer: float =
     return pd.DataFrame(rows)
 
 
-def main(folder: Path) -> None:
+def write(folder: Path) -> None:
     month(600, 1, (0.5, 0.3, 0.2)).to_csv(folder / "january.csv", index=False)
     month(500, 2, (0.3, 0.3, 0.4), dearer=1.2).to_csv(folder / "february.csv", index=False)
+
+
+def main(folder: Path) -> None:
+    write(folder)
     january, february = pd.read_csv(folder / "january.csv"), pd.read_csv(folder / "february.csv")
 
     model = TELL(3, random_state=0).fit(january)

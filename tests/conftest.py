@@ -16,6 +16,7 @@ from diffclust import callbacks, cli
 from diffclust.engine import loop
 from diffclust.engine.accelerate.capture import Steps
 from diffclust.engine.runtime import Randomness
+from diffclust.estimator.base import PrototypeClusterer
 from diffclust.methods import METHODS
 from diffclust.nn.autoencoders import ConvAutoencoder, DenseAutoencoder, PoolingAutoencoder
 
@@ -132,6 +133,18 @@ def _size(request):
         network.__init__.__defaults__ = defaults
     yield
     _narrow()
+
+
+@pytest.fixture
+def little_training(monkeypatch):
+    """Where the code around is the point: "auto" epochs are few, and a map by t-SNE is left half done."""
+    for name, value in {"auto_steps": (8, 8), "auto_most": (2, 2), "auto_least": (1, 1)}.items():
+        monkeypatch.setattr(PrototypeClusterer, name, value)
+    for name in ("STEPS_OF_ALL_ROWS", "STEPS"):
+        monkeypatch.setattr(f"diffclust.estimator.settings.{name}", (30, 4))
+    monkeypatch.setattr("diffclust.estimator.settings.STEPS_BY_ROOT", 0)
+    for name in ("STEPS", "STEPS_OF_A_FRAME"):
+        monkeypatch.setattr(f"diffclust.report.layout.{name}", (5, 10))
 
 
 @pytest.fixture(params=ESTIMATORS)

@@ -19,12 +19,8 @@ pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceW
 
 
 @pytest.fixture
-def files(tmp_path, monkeypatch):
+def files(tmp_path, monkeypatch, little_training):
     """What the pages say that people have; little of it, and little training."""
-    from diffclust.estimator.base import PrototypeClusterer
-
-    for name, value in {"auto_steps": (8, 8), "auto_most": (2, 2), "auto_least": (1, 1)}.items():
-        monkeypatch.setattr(PrototypeClusterer, name, value)
     monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(0)
     table = runpy.run_path(str(ROOT / "examples" / "customers.py"))["customers"](120).drop(columns="kind")

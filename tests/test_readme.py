@@ -14,19 +14,14 @@ from diffclust import datasets
 
 ROOT = Path(__file__).parents[1]
 ARGUMENTS = {"papers_figures": ["--data", "digits", "--rows", "150", "--epochs", "4"]}
-ROWS = 300  # of every data set, at most
-QUICK = {"auto_steps": (8, 8), "auto_most": (2, 2), "auto_least": (1, 1)}
+ROWS = 160  # of every data set, at most
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
 
 @pytest.fixture(autouse=True)
-def _little_training(monkeypatch, tmp_path):
+def _little_data(monkeypatch, tmp_path, little_training):
     """The code is what is tested here, not the quality of the clusters."""
-    from diffclust.estimator.base import PrototypeClusterer
-
-    for name, value in QUICK.items():
-        monkeypatch.setattr(PrototypeClusterer, name, value)
     load = datasets.load
 
     def some(*args: Any, **options: Any) -> Any:

@@ -35,7 +35,7 @@ OWN = {
 DIVISIBLE = [method.estimator for method in METHODS if not method.load().indivisible]
 INDIVISIBLE = [method.estimator for method in METHODS if method.load().indivisible]
 KILLED_ROWS = 100
-KILLED = {"random_state": 0, "pretrain_epochs": 3, "epochs": 6}
+KILLED = {"random_state": 0, "network": "dense", "pretrain_epochs": 2, "epochs": 4}
 
 
 def rows():

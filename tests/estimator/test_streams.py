@@ -323,7 +323,6 @@ def test_centres_follow_a_drifting_stream():
 # ---- the network learns too
 
 
-@pytest.mark.full_size
 def test_the_network_learns_where_wished(online, digits):
     images, _ = digits
     model = online(4).fit(images[:100])
@@ -342,7 +341,7 @@ def test_the_network_learns_where_wished(online, digits):
 
     before = error()
     generator = torch.get_rng_state()
-    for _ in range(40):
+    for _ in range(12):
         model.partial_fit(images[100:], learn_network=True)
     assert error() < before
     assert (torch.get_rng_state() == generator).all()
@@ -395,14 +394,22 @@ def test_threads_may_ask_while_the_network_learns(digits):
     assert (asked.transform(images) == alone.transform(images)).all()
 
 
-@pytest.mark.parametrize("size", [1, 7, 64])
-def test_a_stream_of_small_batches_knows_how_certain_it_is(size, tmp_path):
-    """The few rows it begins with sit on their centres; a thousand do not."""
+PLAIN = {"network": "identity", "sphere": False, "random_state": 0, "device": "cpu"}
+
+
+@pytest.fixture(scope="module")
+def fitted_whole():
+    """A thousand rows, and a model of them all."""
     rng = np.random.default_rng(0)
     X = (4 * rng.normal(size=(4, 3))[rng.integers(4, size=1_200)] + rng.normal(size=(1_200, 3))).astype(np.float32)
-    settings = {"network": "identity", "sphere": False, "random_state": 0, "device": "cpu"}
-    whole = TELL(4, **settings).fit(X)
-    model = TELL(4, **settings)
+    return X, TELL(4, **PLAIN).fit(X)
+
+
+@pytest.mark.parametrize("size", [1, 7, 64])
+def test_a_stream_of_small_batches_knows_how_certain_it_is(fitted_whole, size, tmp_path):
+    """The few rows it begins with sit on their centres; a thousand do not."""
+    X, whole = fitted_whole
+    model = TELL(4, **PLAIN)
     for first in range(0, 210, size):
         model.partial_fit(X[first : first + size])
     early = model.temperature_

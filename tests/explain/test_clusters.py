@@ -199,7 +199,7 @@ def test_one_cluster_holds_every_pair(blobs):
 
 
 def test_every_method_describes_itself(quick, digits):
-    model = quick(4, n_init=2).fit(digits[0][:80])
+    model = quick(4, network="dense", n_init=2).fit(digits[0][:80])
     said = model.explain_model()
     assert said.method == type(model).__name__
     assert [part["name"] for part in said.parts][:2] == ["encoder", "cluster layer"]

@@ -236,7 +236,7 @@ def test_every_kind_of_data(kind, blobs, tmp_path):
 def test_labels_of_any_kind(fitted, digits, tmp_path):
     X, y = digits
     for labels in (y.astype(str), [f"class {i}" for i in y], y.astype(object), [f"{i}" if i else 0 for i in y]):
-        data, _ = content(fitted.report(tmp_path / "r.html", X, labels, layout="PCA"))
+        data, _ = content(fitted.report(tmp_path / "r.html", X, labels, layout="PCA", sample=20))
         assert data["truth"]["scores"]["acc"] == pytest.approx(metrics.accuracy(y, fitted.labels_), abs=1e-3)
 
 

@@ -160,8 +160,9 @@ def test_training_ends_when_the_pseudo_labels_rest():
 @pytest.mark.parametrize("settings", [{"n_blocks": 0}, {"n_blocks": 3}, {"graph": "full"}, {"n_layers": 0}])
 @pytest.mark.parametrize("network", ["auto", "conv-dictionary", "dictionary"])
 def test_the_ablations_run_on_images(digits, network, settings):
-    model = SSCNet(4, network=network, pretrain_epochs=1, epochs=2, random_state=0, **settings).fit(digits[0])
-    assert np.isfinite(model.transform(digits[0])).all()
+    X = digits[0][:66]
+    model = SSCNet(4, network=network, pretrain_epochs=1, epochs=2, random_state=0, **settings).fit(X)
+    assert np.isfinite(model.transform(X)).all()
     assert model.inverse_transform(model.cluster_centers_).shape == (4, 8, 8)
 
 

@@ -95,9 +95,12 @@ def stopped(runner, monkeypatch, rows, seeds, minutes, **options):
     raise AssertionError("no end")
 
 
+COUNTED = {"n_clusters": 10, "pretrain_epochs": 4, "epochs": 6}
+
+
 def test_work_in_pieces_ends_where_whole_work_does(runner, records, monkeypatch, tmp_path, beside):
     monkeypatch.setattr(run, "MANY_ROWS", 0)  # a checkpoint an epoch
-    small = Spec("digits", "tell", changes={"n_clusters": 10, "pretrain_epochs": 4, "epochs": 6}, rows=120)
+    small = Spec("digits", "tell", changes={"network": "dense", **COUNTED}, rows=120)
     rows = table(Row("whole", small))
     whole = Runner(Records(tmp_path / "whole"), tmp_path / "other", "cpu", say=lambda line: None)
     whole.run(rows, 2)

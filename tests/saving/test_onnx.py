@@ -9,8 +9,10 @@ import pytest
 import torch
 from sklearn.exceptions import NotFittedError
 
-from conftest import two_methods
+import diffclust
+from conftest import ESTIMATORS
 from diffclust import TELL, extras
+from diffclust.nn.autoencoders import Identity
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
@@ -36,7 +38,27 @@ def answers(tmp_path):
     return ask
 
 
-def test_every_method(quick, blobs, answers):
+def test_every_method(quick, blobs):
+    """The program that the ONNX file is made of."""
+    rows = blobs[0].astype(np.float32)
+    model = quick(network="identity").fit(rows)
+    labels, probabilities = model.export_program().module()(torch.from_numpy(rows))
+    assert (labels.numpy() == model.labels_).all()
+    assert np.abs(probabilities.numpy() - model.predict_proba(rows)).max() <= 1e-5
+
+
+def kinds():
+    """A method of each kind of embedding and layer: others have the same program."""
+    found = {}
+    for name in ESTIMATORS:
+        model = getattr(diffclust, name)(3).build_model(Identity((6,)), 10)
+        layer = model.clusters
+        found.setdefault((type(model).embed, type(layer).logits, getattr(layer, "sphere", False)), name)
+    return list(found.values())
+
+
+@pytest.mark.parametrize("method", kinds(), indirect=True)
+def test_every_kind_of_program(quick, blobs, answers):
     rows = blobs[0].astype(np.float32)
     answers(quick(network="identity").fit(rows), rows)
 
@@ -46,9 +68,8 @@ def test_rows(blobs, answers):
     answers(TELL(3, network="dense", pretrain_epochs=3, epochs=2, random_state=0, device="cpu").fit(rows), rows)
 
 
-@two_methods
-def test_images(fitted_images, digits, answers):
-    answers(fitted_images, digits[0])
+def test_images(fit_of, digits, answers):
+    answers(fit_of("CrossMetric"), digits[0])
 
 
 def test_a_file_says_nothing_of_the_machine_it_comes_from(blobs, tmp_path):

@@ -13,9 +13,8 @@ rows are solved together on the device; memory is O(block · n), never O(n²).
 from typing import NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
-
-from .ladmm import shrink
 
 FRESH = 48  # candidates that join in a round
 ROUNDS = 20  # two to five are usual
@@ -88,36 +87,36 @@ def _join(correlation: Tensor, candidates: Tensor, c: Tensor) -> tuple[Tensor, T
 
 
 def _coordinate_descent(gram: Tensor, q: Tensor, weight: Tensor, c: Tensor, tolerance: float) -> Tensor:
-    """argmin ½ cᵀGc - qᵀc + λ|c|_1 for a batch: G (b, m, m), q, c (b, m), λ (b, 1). Sweeps over all coordinates, and
-    between two of them many over those that are not zero: they are few."""
-    limit = 0.1 * tolerance * weight[:, 0]
+    """argmin ½ cᵀGc - qᵀc + λ|c|_1 for a batch: G (b, m, m) with ones on its diagonal, q, c (b, m), λ (b, 1). Sweeps
+    over all coordinates, and between two of them many over those that are not zero: they are few."""
+    scale = torch.where(weight > 0, weight, 1.0)  # in units of λ, which is then one; where it is zero, so is q
+    q, c = q / scale, c / scale
     for _ in range(SWEEPS):
-        c, settled = _sweep(gram, q, weight[:, 0], c, limit, times=1)
+        c, settled = _sweep(gram, q, c, 0.1 * tolerance, times=1)
         if settled:
             break
         few = int((c != 0).sum(1).amax())
         support = (c != 0).to(c.dtype).topk(few, dim=1).indices
         wide = support[..., None].expand(-1, -1, gram.shape[2])
         inner = gram.gather(1, wide).gather(2, support[:, None].expand(-1, few, -1))
-        part, _ = _sweep(inner, q.gather(1, support), weight[:, 0], c.gather(1, support), limit, times=SWEEPS)
+        part, _ = _sweep(inner, q.gather(1, support), c.gather(1, support), 0.1 * tolerance, times=SWEEPS)
         c = c.scatter(1, support, part)
-    return c
+    return c * scale
 
 
-def _sweep(gram: Tensor, q: Tensor, weight: Tensor, c: Tensor, limit: Tensor, times: int) -> tuple[Tensor, bool]:
+def _sweep(gram: Tensor, q: Tensor, c: Tensor, limit: float, times: int) -> tuple[Tensor, bool]:
+    """Over the coordinates, with λ = 1; and whether none of them moved by more than `limit`."""
     slope = (q - (gram @ c[..., None])[..., 0]).T.contiguous()  # of the smooth part, downhill: (m, b)
-    diagonal = gram.diagonal(dim1=1, dim2=2).T.clamp_min(torch.finfo(gram.dtype).tiny)
-    columns, c = gram.permute(1, 2, 0).contiguous(), c.T.contiguous()
+    c = c.T.contiguous()
+    parts = list(zip(slope, c, gram.permute(1, 2, 0).contiguous(), strict=True))
     settled = False
     for _ in range(times):
-        largest = torch.zeros_like(weight)
-        for j in range(len(columns)):
-            new = shrink(slope[j] + diagonal[j] * c[j], weight) / diagonal[j]
-            change = new - c[j]
-            slope.addcmul_(columns[j], change, value=-1)
-            c[j] = new
-            largest = torch.maximum(largest, change.abs())
-        settled = bool((largest <= limit).all())
+        before = c.clone()
+        for downhill, own, column in parts:
+            change = F.softshrink(downhill + own, 1.0).sub_(own)
+            own.add_(change)
+            slope.addcmul_(column, change, value=-1)
+        settled = bool(((c - before).abs() <= limit).all())
         if settled:
             break
     return c.T.contiguous(), settled

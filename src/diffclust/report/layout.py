@@ -10,6 +10,8 @@ from scipy.linalg import eigh
 from ..extras import extra
 
 Layout = Literal["t-SNE", "PCA"]
+STEPS = (100, 250)  # of t-SNE: with clusters drawn together, and without
+STEPS_OF_A_FRAME = (50, 150)  # of one map of many, which starts from its neighbour
 
 
 def pca(z: np.ndarray) -> np.ndarray:
@@ -29,7 +31,7 @@ def pca(z: np.ndarray) -> np.ndarray:
 
 
 def spread_out(
-    z: np.ndarray, how: Layout, start: np.ndarray | None = None, steps: tuple[int, int] = (100, 250)
+    z: np.ndarray, how: Layout, start: np.ndarray | None = None, steps: tuple[int, int] | None = None
 ) -> np.ndarray:
     """Rows (n, d) on the plane (n, 2); t-SNE starts from `start` or the principal components."""
     if how == "PCA" or len(z) < 8:
@@ -37,6 +39,7 @@ def spread_out(
     first = pca(z) if start is None else start
     tsne = extra("openTSNE", "report", "A t-SNE map")
     first = first / (first[:, 0].std() or 1.0) * 1e-4
+    drawn_together, free = STEPS if steps is None else steps
     if not first.std() > 0:  # all rows are one point
         return pca(z)
     return np.asarray(
@@ -44,8 +47,8 @@ def spread_out(
             perplexity=min(30, (len(z) - 1) / 3),
             initialization=first,
             negative_gradient_method="bh",
-            early_exaggeration_iter=steps[0],
-            n_iter=steps[1],
+            early_exaggeration_iter=drawn_together,
+            n_iter=free,
             n_jobs=torch.get_num_threads(),
             random_state=0,
         ).fit(z)
@@ -58,7 +61,7 @@ def follow(frames: Sequence[np.ndarray], how: Layout) -> list[np.ndarray]:
     maps: list[np.ndarray] = []
     later = None
     for z in reversed(frames):
-        flat = spread_out(z, how, later, (50, 150))
+        flat = spread_out(z, how, later, STEPS_OF_A_FRAME)
         flat = flat if later is None else _turn(flat, later)
         maps.append(flat)
         later = flat

@@ -99,8 +99,8 @@ def reads(monkeypatch):
 @pytest.mark.filterwarnings("ignore", category=ConvergenceWarning)
 @pytest.mark.parametrize(("network", "data"), [("auto", "rows"), ("identity", "rows"), ("auto", "images")])
 def test_what_a_step_reads_is_covered_by_its_graph_key(quick, blobs, digits, reads, network, data):
-    X = blobs[0][:90] if data == "rows" else digits[0][:90]
-    quick(network=network, pretrain_epochs=2, epochs=5, batch_size=30).fit(X)
+    X = blobs[0][:60] if data == "rows" else digits[0][:40]
+    quick(network=network, pretrain_epochs=2, epochs=5, batch_size=len(X) // 2).fit(X)
     assert reads.found
     assert not reads.frozen, CURE
 
