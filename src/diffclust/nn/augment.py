@@ -37,7 +37,7 @@ def photo_jitter(x: Tensor, strength: float = 1.0) -> Tensor:
     low, high = x.amin(), x.amax()
     size = 1 - 0.5 * strength * u[0:2]  # (2, b) of the width and of the height
     middle = (1 - size) * (2 * u[2:4] - 1)
-    mirrored = torch.where(u[4] < 0.5, -1.0, 1.0).to(x.dtype)
+    mirrored = 2 * (u[4] < 0.5).to(x.dtype) - 1
     none = torch.zeros_like(mirrored)
     rows = [mirrored * size[0], none, middle[0], none, size[1], middle[1]]
     grid = F.affine_grid(torch.stack(rows, dim=1).view(b, 2, 3), list(x.shape), align_corners=False)
