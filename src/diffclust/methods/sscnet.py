@@ -17,8 +17,8 @@ self-labelling. The misprints of its formulas are mended here.
 (c) Self-labelling. Clusters found by k-means in a spectral space are pseudo-labels, which a classifier learns (L_K).
 
 Steps take turns, by their count modulo 3: L1;  L1 + c1 L_e;  L1 + c1 L_e + c2 L_K. The end is when the pseudo-labels
-rest. The three parts are put together in two ways: as we do by default (`sscnet_codes`), and as the paper does
-(`sscnet_paper`).
+rest. The three parts are put together in three ways: as we do by default (`sscnet_codes`), as the paper does
+(`sscnet_paper`), and with an encoder in the place of (a) and (b), for rows that lie in no subspaces (`sscnet_rows`).
 """
 
 import math
@@ -54,8 +54,9 @@ class SSCNet(PrototypeClusterer):
     images (`augment`), one block of L-ADMM, pseudo-labels by spectral clustering of references, and a classifier that
     reads the codes. Of rows it looks first whether they lie near subspaces: whether the graph of who is written by whom
     falls into `n_clusters` parts more clearly than that of who is near whom. If so, rows of the data are a dictionary
-    for the others; if not, an encoder learns by neighbours, as in the other methods. network="dictionary" or
-    features="neighbours" says which.
+    for the others; if not, an encoder learns by neighbours, as in the other methods, k-means clusters of what it gives
+    are the pseudo-labels, and k-means on the rows is kept where the network is not clearly better. network="dictionary"
+    or features="neighbours" says which.
 
     `SSCNet.paper("usps")` is the paper's system, pipeline="paper", with its settings as far as they are printed;
     epochs, the number of layers, the truncation, first weights and the width of the classifier are not. Every block has
