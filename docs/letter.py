@@ -40,6 +40,7 @@ def page(head: str, results: Path) -> str:
         "spectrum": table("", found, "spectrum", ("Y(0)", "10 layers", "least")),
         "rotation": table("Y by", found, "rotation", ("as they are, %", "turned, %")),
         "steps": steps(results / "sscnet_letter.csv"),
+        "seeds": (results / "sscnet_letter.csv").read_text().splitlines()[-1].split(",")[-3],
         "mends": mends(Records(results)),
     }
     for name, text in parts.items():
