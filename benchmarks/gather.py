@@ -22,8 +22,9 @@ def gather(folder: Path, results: Path = RESULTS) -> dict[str, int]:
             raise SystemExit(f"{path} has other columns than {there}.")
         fresh = [line for line in dict.fromkeys(lines) if line not in set(known)]
         if fresh:
-            with there.open("a", encoding="utf-8") as file:
-                file.writelines(f"{line}\n" for line in (fresh if known else [head, *fresh]))
+            end = "\r\n" if b"\r\n" in (there if known else path).read_bytes() else "\n"
+            with there.open("a", encoding="utf-8", newline="") as file:
+                file.writelines(line + end for line in (fresh if known else [head, *fresh]))
             added[path.name] = added.get(path.name, 0) + len(fresh)
     return added
 
