@@ -178,7 +178,7 @@ def test_commands_exist(path):
 def page_writers(monkeypatch):
     monkeypatch.syspath_prepend(ROOT / "benchmarks")
     monkeypatch.syspath_prepend(DOCS)
-    return {name: importlib.import_module(name) for name in ("choose", "papers", "llms")}
+    return {name: importlib.import_module(name) for name in ("choose", "papers", "letter", "llms")}
 
 
 def test_the_simplest_choice_within_a_point(page_writers):
@@ -214,7 +214,10 @@ def test_the_pages_have_the_recorded_figures(page_writers):
     assert papers.count("**not run**") + papers.count("**holds") + papers.count("**does not hold**") > 60
     choose = page_writers["choose"].page((DOCS / "choose.head.md").read_text(), results)
     assert "| breast cancer, 569 x 30 | 90.7 (5)" in choose
-    for text in (papers, choose):
+    letter = page_writers["letter"].page((DOCS / "letter.head.md").read_text(), results)
+    assert "| to the letter | 20.0 ± 3.3 |" in letter
+    assert letter.count("|---") > 20
+    for text in (papers, choose, letter):
         assert "{{" not in text
 
 

@@ -16,7 +16,7 @@ from diffclust.methods.planes import cut, lie_near_planes
 from diffclust.methods.sscnet_codes import CALM, Codes, SparseCoding
 from diffclust.metrics import accuracy
 from diffclust.nn import DenseAutoencoder, Identity, RowDictionary
-from diffclust.nn.autoencoders import RowAutoencoder
+from diffclust.nn.autoencoders import RowAutoencoder, ScaledRows
 
 CPU = torch.device("cpu")
 
@@ -238,10 +238,21 @@ def test_rows_in_balls_are_known_by_their_neighbours_and_may_be_told_otherwise()
     y = np.arange(120) % 3
     X = 4 * np.eye(3, 8)[y] + 0.5 * rng.normal(size=(120, 8))
     model = SSCNet(3, random_state=0).fit(X)
-    assert isinstance(model.model_.autoencoder, RowAutoencoder)
+    assert isinstance(model.model_.autoencoder, ScaledRows)  # by neighbours, or k-means on them
     assert accuracy(y, model.labels_) == 1
     told = SSCNet(3, network="dictionary", pretrain_epochs=1, epochs=1, random_state=0).fit(X)
     assert isinstance(told.model_.autoencoder, RowDictionary)
     planes, _, _ = subspaces()
     by_neighbours = SSCNet(5, features="neighbours", pretrain_epochs=1, epochs=1, random_state=0).fit(planes)
     assert isinstance(by_neighbours.model_.autoencoder, RowAutoencoder)
+
+
+def test_two_changes_of_an_image_get_like_codes():
+    images = np.random.default_rng(0).random((40, 8, 8)).astype(np.float32)
+    settings = {"pretrain_epochs": 1, "epochs": 2, "batch_size": 20, "random_state": 0, "reference_size": 20}
+    model = SSCNet(3, views=1.0, augment="photos", **settings).fit(images)
+    assert all(record["views"] > 0 for record in model.history_)
+    assert model.model_.change is None  # what is fitted holds no function
+    assert "views" not in SSCNet(3, augment="photos", **settings).fit(images).history_[-1]
+    with pytest.raises(ValueError, match="views=1 needs samples that are changed at random"):
+        SSCNet(3, views=1.0, augment=None, **settings).fit(images)

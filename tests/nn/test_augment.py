@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from diffclust.nn.augment import jitter
+from diffclust.nn.augment import jitter, photo_jitter
 
 
 def disc(size, radius):
@@ -69,3 +69,32 @@ def test_a_greater_strength_changes_more():
     change = [(jitter(x, strength) - x).abs().mean().item() for strength in (0.1, 0.3, 1.0)]
     assert change == sorted(change)
     assert change[2] > 3 * change[0]
+
+
+def test_photographs_at_strength_zero_are_at_most_mirrored():
+    x = torch.rand(8, 3, 6, 5)
+    changed = photo_jitter(x, 0.0)
+    for image, before in zip(changed, x, strict=True):
+        assert min((image - before).abs().max(), (image - before.flip(2)).abs().max()) < 1e-5
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_photographs_keep_shape_type_and_limits(channels, dtype):
+    x = torch.rand(16, channels, 8, 8, dtype=dtype)
+    changed = photo_jitter(x)
+    assert changed.shape == x.shape
+    assert changed.dtype == dtype
+    assert changed.min() >= x.min()
+    assert changed.max() <= x.max()
+    assert not torch.equal(changed, photo_jitter(x))
+
+
+def test_a_photograph_of_one_grey_stays_of_one_grey_and_some_lose_their_colours():
+    flat = torch.rand(32, 1, 1, 1).expand(32, 3, 4, 4).contiguous()
+    changed = photo_jitter(flat)
+    torch.testing.assert_close(changed, changed[:, :1, :1, :1].expand_as(changed), rtol=0, atol=1e-5)
+    torch.manual_seed(0)
+    changed = photo_jitter(torch.rand(200, 3, 4, 4))
+    grey = ((changed - changed[:, :1]).abs().amax((1, 2, 3)) < 1e-6).float().mean()
+    assert 0.1 < grey < 0.3

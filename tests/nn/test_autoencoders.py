@@ -9,7 +9,12 @@ from diffclust.nn import ConvAutoencoder, DenseAutoencoder, Identity, PoolingAut
 from diffclust.nn.autoencoders import NETWORKS, Wrapped
 
 IMAGES = [(1, 4, 4), (1, 5, 7), (1, 8, 8), (1, 15, 15), (1, 28, 28), (3, 32, 32)]
-SMALL = {"dense": {"hidden": (8, 6)}, "conv": {"hidden": 8}, "conv-pool": {"hidden": 8}}
+SMALL = {
+    "dense": {"hidden": (8, 6)},
+    "conv": {"hidden": 8},
+    "conv-pool": {"hidden": 8},
+    "residual": {"maps": (4, 6, 8)},
+}
 
 
 def small(kind, shape, **options):
@@ -42,14 +47,14 @@ def test_rows_go_in_and_come_back(kind):
     assert network.decode(z).shape == x.shape
 
 
-@pytest.mark.parametrize("kind", ["conv", "conv-pool"])
+@pytest.mark.parametrize("kind", ["conv", "conv-pool", "residual"])
 @pytest.mark.parametrize(("shape", "size"), [((1, 3, 3), "3x3"), ((3, 9, 2), "9x2")])
 def test_an_image_too_small_is_refused_with_its_size(kind, shape, size):
     with pytest.raises(ValueError, match=f"{size} are too small for the {kind} network: it needs 4x4"):
         small(kind, shape)
 
 
-@pytest.mark.parametrize("kind", ["conv", "conv-pool"])
+@pytest.mark.parametrize("kind", ["conv", "conv-pool", "residual"])
 def test_convolutions_refuse_rows(kind):
     with pytest.raises(ValueError, match=rf"{kind} network needs images .* not rows of \(10,\)"):
         small(kind, (10,))

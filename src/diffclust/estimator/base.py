@@ -85,7 +85,6 @@ class PrototypeClusterer(
     code: ClassVar[tuple[str, ...]] = ()  # knobs that may be functions, and without which the model means nothing
     starts: ClassVar[tuple[str, ...]] = ("k-means", "k-means++", "random")
     indivisible: ClassVar[str] = ""  # why several processes cannot share a fit, where they cannot
-    falls_back: ClassVar[bool] = True  # whether the method has an answer without a network
 
     # ---- what a method says
 

@@ -19,7 +19,7 @@ from ..engine.optimizers import OPTIMIZERS
 from ..engine.phase import Callback
 from ..engine.rows import Rows
 from ..engine.runtime import PRECISIONS, choose_precision
-from ..nn.augment import jitter
+from ..nn.augment import jitter, photo_jitter
 from ..reading.columns import KINDS
 from .knobs import Limits, Rule, check_knobs, check_seed, knob
 from .selection import RULES
@@ -87,8 +87,9 @@ class SharedSettings(BaseEstimator):
             variance left inside clusters, so that its scale does not count), "loss" (smallest clustering loss, TELL's
             rule), "agreement" (the run whose labels are most like those of the others), "balance" (the most even
             clusters, for data whose clusters are known to be about as large as one another).
-        network: "auto" (rows: dense, images: convolutional), "dense", "conv", "conv-pool", "identity" (the features are
-            the embedding), or any module with `encode` and `decode`, which gets the values as they are.
+        network: "auto" (rows: dense, images: convolutional), "dense", "conv", "conv-pool", "residual" (deeper, for
+            photographs), "identity" (the features are the embedding), or any module with `encode` and `decode`, which
+            gets the values as they are.
         embedding_dim: width of the embedding.
         features: how the network learns before the centres are placed, and what holds it while the method trains:
             "reconstruction" (an autoencoder) or "neighbours" (rows that are near stay near, as in UMAP). "auto":
@@ -103,7 +104,8 @@ class SharedSettings(BaseEstimator):
         batch_size: rows a step. "auto": 64 below 5,000 rows, 128 below 20,000, 256 from there on; where the network
             learns by neighbours, all rows up to 2,048, and 1,024 of more.
         augment: random changes of the samples in training: the strength of small turns, zooms and shifts of images, or
-            a callable from a batch to a changed batch; None for none. "auto": 0.5 for images, none for rows.
+            "photos" (parts of the image, mirrored, in another light), or a callable from a batch to a changed batch;
+            None for none. "auto": 0.5 for images, none for rows.
         optimizer: adadelta (or adadelta-keras), adagrad, adam, adamw, momentum, rmsprop, sgd, or a callable from
             parameters to an optimiser.
         lr: learning rate; None takes the optimiser's usual one. A callable brings its own.
@@ -129,7 +131,7 @@ class SharedSettings(BaseEstimator):
     pretrain_epochs: int | Literal["auto"] = knob("auto", low=0)
     epochs: int | Literal["auto"] = knob("auto", low=0)
     batch_size: int | Literal["auto"] = knob("auto", low=2)  # batch norm needs two rows
-    augment: float | Callable[[Tensor], Tensor] | Literal["auto"] | None = knob("auto", low=0)
+    augment: float | Callable[[Tensor], Tensor] | Literal["auto", "photos"] | None = knob("auto", low=0)
     optimizer: str | Callable[..., Optimizer] = knob("adam", choices=OPTIMIZERS)
     lr: float | None = knob(None, above=0)
     device: str = knob("auto", check=check_device)
@@ -209,4 +211,6 @@ class SharedSettings(BaseEstimator):
             return None
         if not images:
             raise ValueError(f"augment={self.augment} needs images; for rows give a callable or None.")
+        if self.augment == "photos":
+            return photo_jitter
         return functools.partial(jitter, strength=AUTO_AUGMENT if self.augment == "auto" else float(self.augment))

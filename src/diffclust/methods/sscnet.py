@@ -17,8 +17,8 @@ self-labelling. The misprints of its formulas are mended here.
 (c) Self-labelling. Clusters found by k-means in a spectral space are pseudo-labels, which a classifier learns (L_K).
 
 Steps take turns, by their count modulo 3: L1;  L1 + c1 L_e;  L1 + c1 L_e + c2 L_K. The end is when the pseudo-labels
-rest. The three parts are put together in two ways: as we do by default (`sscnet_codes`), and as the paper does
-(`sscnet_paper`).
+rest. The three parts are put together in three ways: as we do by default (`sscnet_codes`), as the paper does
+(`sscnet_paper`), and with an encoder in the place of (a) and (b), for rows that lie in no subspaces (`sscnet_rows`).
 """
 
 import math
@@ -32,14 +32,15 @@ from ..estimator.base import PrototypeClusterer
 from ..estimator.knobs import knob
 from ..estimator.settings import hyperparameters
 from ..estimator.streams import Arrived
-from ..nn.autoencoders import Autoencoder
+from ..nn.autoencoders import Autoencoder, ScaledRows
 from ..nn.cluster import ClusterLayer
 from ..nn.graph import Graph
 from .planes import lie_near_planes
 from .sscnet_codes import CodesModel, SparseCoding
 from .sscnet_paper import PaperModel
+from .sscnet_rows import NeighbourModel
 
-STEPS_OF_DICTIONARY, MOST_EPOCHS = 600, 50  # of a dictionary of rows alone
+STEPS_OF_DICTIONARY, MOST_EPOCHS = 150, 50  # of a dictionary of rows alone
 ONLINE = 0.1  # share of the way a centre goes to its rows of an arriving batch of 256; less for a smaller one
 
 
@@ -53,8 +54,9 @@ class SSCNet(PrototypeClusterer):
     images (`augment`), one block of L-ADMM, pseudo-labels by spectral clustering of references, and a classifier that
     reads the codes. Of rows it looks first whether they lie near subspaces: whether the graph of who is written by whom
     falls into `n_clusters` parts more clearly than that of who is near whom. If so, rows of the data are a dictionary
-    for the others; if not, an encoder learns by neighbours, as in the other methods. network="dictionary" or
-    features="neighbours" says which.
+    for the others; if not, an encoder learns by neighbours, as in the other methods, k-means clusters of what it gives
+    are the pseudo-labels, and k-means on the rows is kept where the network is not clearly better. network="dictionary"
+    or features="neighbours" says which.
 
     `SSCNet.paper("usps")` is the paper's system, pipeline="paper", with its settings as far as they are printed;
     epochs, the number of layers, the truncation, first weights and the width of the classifier are not. Every block has
@@ -79,6 +81,9 @@ class SSCNet(PrototypeClusterer):
         sparsity: λ, of `|Z|_1` in L1; the dictionary of rows starts as L-ADMM with this weight.
         spectral_weight: c1, of the trace tr(YᵀLY).
         weight: c2, of the classifier's cross-entropy.
+        views: c3, of the term by which two random changes of an image (`augment`) have like codes and those of two
+            images have not; 0, as in the paper: none. For photographs, with augment="photos", network="residual" and an
+            embedding_dim of some dozens.
         sample_weights: weigh rows by w; False counts them all alike.
         truncation: of `|E_i|` in w, for the paper's pipelines; None for none.
         reference_size: rows whose graph is cut for the pseudo-labels. Memory grows with its square, never with that of
@@ -96,12 +101,12 @@ class SSCNet(PrototypeClusterer):
     sparsity: float = knob(0.15, low=0)
     spectral_weight: float = knob(0.15, low=0)
     weight: float = knob(0.15, low=0)
+    views: float = knob(0.0, low=0)
     sample_weights: bool = True
     truncation: float | None = knob(None, above=0)
     reference_size: int = knob(2000, low=2)
     tolerance: float = knob(1e-3, low=0, high=1)
 
-    falls_back: ClassVar[bool] = False  # without a network it would cut a graph, and not do k-means
     indivisible: ClassVar[str] = "its graph is of all rows of a batch"
     papers: ClassVar[dict[str, dict[str, Any]]] = {
         name: {
@@ -161,7 +166,17 @@ class SSCNet(PrototypeClusterer):
         raise ValueError("learn_network=True: the pseudo-labels that SSCNet's network learns are those of all rows.")
 
     def build_model(self, autoencoder: Autoencoder, n_samples: int) -> CodesModel:
-        clusters = ClusterLayer(self.n_clusters, self.embedding_dim, assignment="softmax")
+        by_neighbours = self.pipeline == "codes" and isinstance(autoencoder, ScaledRows)
+        has_views = self.pipeline == "codes" and not by_neighbours and self._augmentation(autoencoder.input_shape)
+        if self.views and not has_views:
+            raise ValueError(
+                f"views={self.views:g} needs samples that are changed at random, as images are by augment=0.5 or "
+                "'photos', and pipeline='codes'."
+            )
+        width = autoencoder.embedding_dim if by_neighbours else self.embedding_dim
+        clusters = ClusterLayer(self.n_clusters, width, assignment="softmax")
+        if by_neighbours:
+            return NeighbourModel(autoencoder, clusters, self)
         if self.pipeline == "codes":
             return CodesModel(autoencoder, clusters, self)
         return PaperModel(autoencoder, clusters, self, batches(n_samples, self._batch_size(n_samples))[1])

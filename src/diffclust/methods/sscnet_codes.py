@@ -12,6 +12,8 @@ subspace is what SSC is about, and a free dictionary forgets the subspaces.
 """
 
 import math
+from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -28,6 +30,7 @@ from ..nn.graph import affinity, attach, laplacian
 from ..nn.kmeans import kmeans
 from ..nn.ladmm import LADMMBlock
 from ..nn.ops import squared_distances
+from ..nn.views import view_loss
 
 if TYPE_CHECKING:
     from .sscnet import SSCNet
@@ -92,6 +95,8 @@ class CodesModel(ClusterModel):
         self.spectral_weight, self.weight = settings.spectral_weight, settings.weight
         self.n_neighbors, self.graph = int(settings.n_neighbors), settings.graph
         self.reference_size, self.tolerance = int(settings.reference_size), settings.tolerance
+        self.views = settings.views
+        self.change: Callable[[Tensor], Tensor] | None = None  # the data's random change of samples, where it is needed
         self.calm = 0  # looks for which the pseudo-labels have rested
         self.homogeneous = isinstance(autoencoder, RowDictionary)
         n_blocks = settings.n_blocks
@@ -170,6 +175,18 @@ class CodesModel(ClusterModel):
             q = 1 / (1 + size.detach())
             size = size * (1 - q / q.sum())
         return {"reconstruction": size.mean(), "sparsity": self.sparsity * spread.mean()}
+
+    def prepare(self, batch: Batch) -> Batch:
+        return replace(batch, neighbour=self.change(batch.clean)) if self.change else batch
+
+    def learn_codes(self, batch: Batch) -> tuple[Tensor, Losses]:
+        """What graph and classifier see of a batch, with L1 and the term of the views."""
+        codes = self.codes(batch.x)
+        features = self.features(codes.z)
+        losses = self.coding_losses(codes) if self.network_learns else {}
+        if self.change and batch.neighbour is not None:
+            losses["views"] = self.views * view_loss(features, self.represent(batch.neighbour))
+        return features, losses
 
     def place_atoms(self, data: Data) -> None:
         """A linear dictionary starts as rows of the data, and the blocks as the algorithm itself."""
@@ -253,6 +270,7 @@ class CodesModel(ClusterModel):
         self.clusters.set_centers(torch.where(count > 0, member.T @ u / count.clamp_min(1), corners))
 
     def before_epoch(self, epoch: int, data: Data) -> None:
+        self.change = data.augment if self.views else None
         if epoch == 0 or epoch % math.ceil(BETWEEN / data.steps):
             return
         with self.evaluating():
@@ -262,9 +280,7 @@ class CodesModel(ClusterModel):
         self.calm = self.calm + 1 if moved <= self.tolerance else 0
 
     def loss(self, batch: Batch) -> Losses:
-        codes = self.codes(batch.x)
-        features = self.features(codes.z)
-        losses = self.coding_losses(codes) if self.network_learns else {}
+        features, losses = self.learn_codes(batch)
         logits = self.clusters.logits(self.classifier(features).float())
         clustering = F.cross_entropy(logits, self.pseudo[batch.index])
         # numbers, not branches: one and the same step is replayed
@@ -282,6 +298,7 @@ class CodesModel(ClusterModel):
 
     @torch.no_grad()
     def after_training(self, data: Data) -> None:
+        self.change = None
         self.note_if_settled(f"{CALM} calm epochs, by tolerance={self.tolerance:g}")
         index = data.draw(SAMPLE)
         nearest = self.clusters.distances(data.map(self.embed, index)).argmin(0)
@@ -309,7 +326,7 @@ class CodesModel(ClusterModel):
 
 
 class SparseCoding(Trainable):
-    """Module (a) alone, on L1: what SSCNet is pretrained with."""
+    """Module (a) alone, on L1 and the views: what SSCNet is pretrained with."""
 
     def __init__(self, model: CodesModel) -> None:
         super().__init__()
@@ -318,8 +335,14 @@ class SparseCoding(Trainable):
     def before_training(self, data: Data) -> None:
         self.model.place_atoms(data)
 
+    def before_epoch(self, epoch: int, data: Data) -> None:
+        self.model.change = data.augment if self.model.views else None
+
+    def prepare(self, batch: Batch) -> Batch:
+        return self.model.prepare(batch)
+
     def loss(self, batch: Batch) -> Losses:
-        return self.model.coding_losses(self.model.codes(batch.x))
+        return self.model.learn_codes(batch)[1]
 
     def reconstruct(self, x: Tensor) -> Tensor:
         return self.model.reconstruct(x)

@@ -26,3 +26,28 @@ def jitter(x: Tensor, strength: float = 1.0) -> Tensor:
     theta = torch.stack(rows, dim=1).view(b, 2, 3)
     grid = F.affine_grid(theta, list(x.shape), align_corners=False)
     return F.grid_sample(x, grid, padding_mode="border", align_corners=False)
+
+
+def photo_jitter(x: Tensor, strength: float = 1.0) -> Tensor:
+    """For photographs (b, c, h, w): take a part of each, stretched, mirrored in one of two, and change its light. At
+    strength 1 a part of 0.5 to 1 of the width and height, contrast and brightness by at most 40 %, colours by 40 % and
+    one image in five without them. Values stay within those of the batch."""
+    b = len(x)
+    u = torch.rand(9, b, device=x.device, dtype=x.dtype)
+    low, high = x.amin(), x.amax()
+    size = 1 - 0.5 * strength * u[0:2]  # (2, b) of the width and of the height
+    middle = (1 - size) * (2 * u[2:4] - 1)
+    mirrored = 2 * (u[4] < 0.5).to(x.dtype) - 1
+    none = torch.zeros_like(mirrored)
+    rows = [mirrored * size[0], none, middle[0], none, size[1], middle[1]]
+    grid = F.affine_grid(torch.stack(rows, dim=1).view(b, 2, 3), list(x.shape), align_corners=False)
+    x = F.grid_sample(x, grid, padding_mode="border", align_corners=False)
+
+    def share(values: Tensor) -> Tensor:
+        return (1 + 0.4 * strength * (2 * values - 1)).view(b, 1, 1, 1)
+
+    grey = x.mean(1, keepdim=True)
+    colour = share(u[5]) * (u[6] >= 0.2 * strength).to(x.dtype).view(b, 1, 1, 1)
+    x = grey + colour * (x - grey)
+    x = share(u[7]) * (x - grey.mean((2, 3), keepdim=True)) + share(u[8]) * grey.mean((2, 3), keepdim=True)
+    return torch.minimum(torch.maximum(x, low), high)

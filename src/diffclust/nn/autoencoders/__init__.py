@@ -8,7 +8,7 @@ or one a feature, and travel with the weights.
 from .base import Autoencoder, Identity, Wrapped
 from .dense import DenseAutoencoder, DropoutAt
 from .dictionaries import ConvDictionary, RowDictionary
-from .images import ConvAutoencoder, PoolingAutoencoder
+from .images import ConvAutoencoder, PoolingAutoencoder, ResidualAutoencoder
 from .rows import RowAutoencoder, ScaledRows
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "DropoutAt",
     "Identity",
     "PoolingAutoencoder",
+    "ResidualAutoencoder",
     "RowAutoencoder",
     "RowDictionary",
     "ScaledRows",
@@ -33,6 +34,7 @@ NETWORKS: dict[str, type[Autoencoder]] = {
     "conv-dictionary": ConvDictionary,
     "conv-pool": PoolingAutoencoder,
     "identity": Identity,
+    "residual": ResidualAutoencoder,
     "rows": RowAutoencoder,
     "scaled": ScaledRows,
 }

@@ -1,4 +1,4 @@
-"""The convolutional networks of TELL and k-meansNet."""
+"""Convolutional networks: those of TELL and k-meansNet, and a deeper one."""
 
 from collections.abc import Sequence
 
@@ -101,3 +101,47 @@ class PoolingAutoencoder(Autoencoder):
         if glorot:
             draw_glorot(self)
         self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+
+
+class ResidualAutoencoder(Autoencoder):
+    """For photographs: 3x3 convolutions of 64, 128 and 256 maps with batch norm, the latter two of stride 2 and each
+    followed by a residual block of two more; the mean over the image, then linear (after He et al., 2016, with eight
+    layers). The decoder is a small one."""
+
+    def __init__(
+        self,
+        input_shape: Sequence[int],
+        embedding_dim: int = 10,
+        output: Output = "linear",
+        maps: Sequence[int] = (64, 128, 256),
+    ) -> None:
+        super().__init__(input_shape, embedding_dim, output)
+        self.config |= {"maps": list(maps)}
+        c, h, w = image_shape(self.input_shape, 4, "residual")
+        first, second, third = maps
+        h4, w4 = -(-h // 4), -(-w // 4)
+        self.encoder = nn.Sequential(
+            *_normed(c, first), *_normed(first, second, 2), Residual(second), *_normed(second, third, 2),
+            Residual(third), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(third, embedding_dim),
+        )  # fmt: skip
+        self.decoder = nn.Sequential(
+            nn.Linear(embedding_dim, first * h4 * w4), nn.Unflatten(1, (first, h4, w4)), nn.BatchNorm2d(first),
+            nn.ReLU(), nn.Upsample((-(-h // 2), -(-w // 2))), *_normed(first, first // 2), nn.Upsample((h, w)),
+            nn.Conv2d(first // 2, c, 3, padding=1),
+        )  # fmt: skip
+        self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+
+
+def _normed(fan_in: int, fan_out: int, stride: int = 1) -> list[nn.Module]:
+    return [nn.Conv2d(fan_in, fan_out, 3, stride, 1, bias=False), nn.BatchNorm2d(fan_out), nn.ReLU()]
+
+
+class Residual(nn.Module):
+    """x + two convolutions of x."""
+
+    def __init__(self, maps: int) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(*_normed(maps, maps), *_normed(maps, maps))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + self.layers(x)

@@ -1,0 +1,23 @@
+"""Two random changes of one sample are alike, those of two samples are not.
+
+Chen, Kornblith, Norouzi, Hinton: "A Simple Framework for Contrastive Learning of Visual Representations", ICML 2020.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+TEMPERATURE = 0.5  # the paper's, for short training
+
+
+def view_loss(a: Tensor, b: Tensor, temperature: float = TEMPERATURE) -> Tensor:
+    """Of codes a_i and b_i (n, d) of two changes of sample i, each as a direction: the mean over all 2n codes u of::
+
+    -log( exp(u · v / τ) / Σ_{w ≠ u} exp(u · w / τ) ),   v the other change of the same sample
+    """
+    with torch.autocast(a.device.type, enabled=False):
+        u = F.normalize(torch.cat([a, b]), dim=1)
+        likeness = u @ u.T / temperature
+        likeness = likeness.masked_fill(torch.eye(len(u), dtype=torch.bool, device=u.device), -torch.inf)
+        partner = torch.arange(len(u), device=u.device).roll(len(a))
+        return F.cross_entropy(likeness, partner)
