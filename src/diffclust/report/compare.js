@@ -1,8 +1,7 @@
 // Draws a comparison from the JSON beside it.
 "use strict";
 (() => {
-  const D = JSON.parse(document.getElementById("data").textContent);
-  const { $, hue, format, percent, el, picture, spot, themes } = Page;
+  const { $, data: D, hue, format, percent, el, svg, picture, spot, themes, saves, drawnSvg, contents } = Page;
   const [one, two] = D.names;
   const k = Math.max(...D.pairs.map((p) => Math.max(p.before ?? -1, p.after ?? -1))) + 1;
   const count = (n) => n.toLocaleString("en");
@@ -17,7 +16,6 @@
     if (D.stayed !== null) tiles.push(["stay", percent(D.stayed), "with the matched cluster"], ["agreement", D.agreement.toFixed(2), "adjusted Rand index"]);
     if (D.far !== null) tiles.push(["far", percent(D.far), "beyond 99 % of the earlier rows"]);
     $("tiles").replaceChildren(...tiles.map(([name, value, note]) => el("div", { class: "tile" }, el("span", {}, name), el("b", {}, value), el("span", {}, note))));
-    $("footer").textContent = `diffclust ${D.version}. This page is one file and asks the network for nothing.`;
   }
 
   function name(j, tone, match) {
@@ -49,14 +47,6 @@
     $("pairs").replaceChildren(el("table", { class: "plain pairs" }, el("thead", {}, el("tr", {}, ...head.map((words) => el("th", { scope: "col" }, words)))), el("tbody", {}, ...lines)));
   }
 
-  const SVG = "http://www.w3.org/2000/svg";
-  function svg(tag, attributes, ...children) {
-    const node = document.createElementNS(SVG, tag);
-    for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
-    node.append(...children);
-    return node;
-  }
-
   // Bars on both sides, one a cluster, in the order of the matches; bands between them.
   function flows() {
     if (!D.flows) return;
@@ -68,7 +58,7 @@
     const place = (order, size) => { let y = 0; const found = new Map(); for (const j of order) { const h = size(j) * scale; found.set(j, { y, h, used: 0 }); y += Math.max(h, 12) + gap; } return [found, y]; };
     const [L, a] = place(left, (i) => sum(right.map((j) => of(i, j)))), [R, b] = place(right, (j) => sum(left.map((i) => of(i, j))));
     const height = Math.max(a, b), x0 = 92, x1 = 628;
-    const box = svg("svg", { viewBox: `0 -22 720 ${height + 24}`, class: "flows", role: "img", "aria-label": D.sentence });
+    const box = svg("svg", { viewBox: `0 -22 720 ${height + 24}`, class: "flows", role: "group", "aria-label": D.sentence });
     const label = (x, y, words, anchor, weight = 400) => { const text = svg("text", { x, y, "text-anchor": anchor, "font-weight": weight }); text.textContent = words; return text; };
     box.append(label(x0 - 6, -8, one, "end", 600), label(x1 + 6, -8, two, "start", 600));
     const bands = [];
@@ -94,6 +84,7 @@
       }
     }
     $("flows").replaceChildren(box);
+    saves("save-flows", "flows", "the flows", (format) => drawnSvg(box, format));
   }
 
   function moves() {
@@ -123,8 +114,6 @@
   pairs();
   flows();
   moves();
-  for (const section of document.querySelectorAll("main section:not(#summary-section):not([hidden])")) {
-    $("nav").append(el("a", { href: "#" + section.id }, section.querySelector("h2").textContent));
-  }
+  contents();
   document.documentElement.dataset.ready = "yes";
 })();
