@@ -37,7 +37,7 @@ class Browser:
         service = Service(shutil.which("chromedriver"), log_output=os.devnull)
         self.driver = webdriver.Chrome(options=options, service=service)
 
-    def open(self, path, width: int = 1280, height: int = 900, dark: bool = False) -> None:
+    def open(self, path, width: int = 1280, height: int = 900, dark: bool = False, ours: bool = True) -> None:
         send = self.driver.execute_cdp_cmd
         size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 500}
         send("Emulation.setDeviceMetricsOverride", size)
@@ -46,7 +46,8 @@ class Browser:
         for kind in ("browser", "performance"):
             self.driver.get_log(kind)  # of the page before
         self.driver.get(path.as_uri())
-        self.until("return document.documentElement.dataset.ready === 'yes'")
+        ready = "document.documentElement.dataset.ready === 'yes'" if ours else "document.readyState === 'complete'"
+        self.until(f"return {ready}")
 
     def run(self, script: str, *arguments):
         return self.driver.execute_script(script, *arguments)

@@ -1,6 +1,7 @@
 """The report as people meet it: in a real browser, offline."""
 
 import time
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -17,6 +18,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
 ]
 
+FRONT = Path(__file__).parents[2] / "docs/_build/html/index.html"
 HOSTILE = (
     "<img src=x onerror=\"document.title='broken into'\"></script><script>document.title='broken into'</script>&amp;"
 )
@@ -382,6 +384,20 @@ def test_no_serious_finding_of_axe(browser, images, texts, compared, width):
         browser.run("document.getElementById('choose-shown')?.click()")
         browser.run("for (const each of document.querySelectorAll('details')) each.open = true")
         assert browser.axe() == []
+
+
+@pytest.mark.skipif(bool(NO_AXE), reason=NO_AXE or "")
+@pytest.mark.skipif(not FRONT.exists(), reason="the front page of the docs is not looked at: `make docs` builds it")
+@pytest.mark.parametrize(("width", "dark"), [(1280, False), (390, True)])
+def test_the_front_page_of_the_docs(browser, width, dark):
+    browser.open(FRONT, width=width, dark=dark, ours=False)
+    assert browser.run("return document.documentElement.scrollWidth <= innerWidth")
+    assert browser.axe() == []
+    browser.run("document.querySelector('iframe.live').scrollIntoView()")
+    browser.driver.switch_to.frame(browser.run("return document.querySelector('iframe.live')"))
+    browser.until("return document.documentElement.dataset.ready === 'yes'")
+    assert browser.run("return document.querySelectorAll('#cards .card').length") == 10
+    browser.driver.switch_to.default_content()
 
 
 @pytest.mark.skipif(bool(NO_AXE), reason=NO_AXE or "")

@@ -200,14 +200,14 @@ const RowMap = (() => {
     const size = M.x.length > 1200 ? 5 : 7, at = Math.max(selected, 0), rows = [...chosen];
     const points = { type: "scatter", mode: "markers", x: M.x, y: M.y, hoverinfo: "none", marker: { size, opacity: opacity(), line: { width: 0 }, ...markerColours() } };
     const ring = { type: "scatter", mode: "markers", x: [M.x[at]], y: [M.y[at]], hoverinfo: "skip", marker: { size: 16, color: "rgba(0,0,0,0)", line: { width: 3, color: css("--ink") } } };
-    const held = { type: "scatter", mode: "markers", x: rows.map((i) => M.x[i]), y: rows.map((i) => M.y[i]), hoverinfo: "skip", marker: { size: size + 4, color: "rgba(0,0,0,0)", line: { width: 1.5, color: css("--accent") } } };
+    const held = { type: "scatter", mode: "markers", x: rows.map((i) => M.x[i]), y: rows.map((i) => M.y[i]), hoverinfo: "skip", marker: { size: size + 3, color: "rgba(0,0,0,0)", opacity: 0.75, line: { width: 1, color: css("--ink") } } };
     return Plotly.react("map", [points, ring, held], plain({ dragmode: dragmode(), annotations: medians(), images: pictured ? $("map").layout.images : [] }), CONFIG);
   }
 
   // ---- pictures on the map: one in each cell of a grid, as many as there is room for
 
   const CELL = 38; // pixels
-  let pictured = false, waiting = 0;
+  let pictured = false, waiting = 0, turn = 0;
   const drawn = new Map();
   function pictureOf(i) {
     if (!drawn.has(i)) {
@@ -226,17 +226,19 @@ const RowMap = (() => {
   }
 
   async function placePictures() {
+    const mine = ++turn;
     const { xaxis, yaxis } = $("map").layout, box = $("map").getBoundingClientRect();
     const [left, right] = xaxis.range, [low, high] = yaxis.range, unit = (right - left) / box.width;
-    const cells = new Map();
+    const cells = new Map(), cell = CELL * unit;
     M.row.forEach((_, i) => {
-      if (!isShown(i) || M.x[i] < left || M.x[i] > right || M.y[i] < low || M.y[i] > high) return;
-      const at = `${Math.floor((M.x[i] - left) / (CELL * unit))},${Math.floor((M.y[i] - low) / (CELL * unit))}`;
-      if (!cells.has(at)) cells.set(at, i);
+      if (!pictured || !isShown(i) || M.x[i] < left || M.x[i] > right || M.y[i] < low || M.y[i] > high) return;
+      const [column, line] = [Math.floor((M.x[i] - left) / cell), Math.floor((M.y[i] - low) / cell)], at = `${column},${line}`;
+      if (!cells.has(at)) cells.set(at, { i, x: left + (column + 0.5) * cell, y: low + (line + 0.5) * cell });
     });
-    const rows = [...cells.values()], sources = await Promise.all(rows.map(pictureOf)), side = 0.8 * CELL * unit;
-    const images = pictured ? rows.map((i, at) => ({ source: sources[at], xref: "x", yref: "y", x: M.x[i], y: M.y[i], sizex: side, sizey: side, xanchor: "center", yanchor: "middle", layer: "above" })) : [];
-    return Plotly.relayout("map", { images });
+    const places = [...cells.values()], sources = await Promise.all(places.map(({ i }) => pictureOf(i)));
+    if (mine !== turn) return; // another call came after this one
+    const images = places.map(({ x, y }, at) => ({ source: sources[at], xref: "x", yref: "y", x, y, sizex: 0.92 * cell, sizey: 0.92 * cell, xanchor: "center", yanchor: "middle", layer: "above" }));
+    Plotly.relayout("map", { images });
   }
 
   function zoomed(change) {
