@@ -1,6 +1,7 @@
 """The report as people meet it: in a real browser, offline."""
 
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -415,7 +416,7 @@ def test_axe_would_find_something(browser, tmp_path):
 def compared(images, tmp_path_factory):
     _, model, X = images
     other = TELL(3, pretrain_epochs=2, epochs=2, random_state=5, device="cpu").fit(X)
-    found = compare_models(model, other, X, names=(HOSTILE, "new"))
+    found = replace(compare_models(model, other, X, names=(HOSTILE, "new")), called=({}, {0: HOSTILE}))
     return found.report(tmp_path_factory.mktemp("compared") / "comparison.html", captions=[HOSTILE] * len(X)), found
 
 
@@ -442,6 +443,9 @@ def test_every_flow_is_a_band_and_a_band_leads_to_its_rows(browser, compared):
     browser.press("Enter")
     browser.until("return location.hash === '#move-0'")
     card = browser.run("return document.getElementById('move-0').textContent")
-    assert f"{most.before} of {HOSTILE} → {most.after} of new" in card
+    after = f"{most.after} {HOSTILE}" if most.after == 0 else most.after
+    assert f"{most.before} of {HOSTILE} → {after} of new" in card
+    said = browser.run("return document.getElementById('pairs').textContent")
+    assert f"0 {HOSTILE}" in said
     assert all(f"Row {row}" in card for row in most.rows)
     browser.until("return [...document.querySelectorAll('#move-0 canvas')].every(c => c.dataset.drawn === 'yes')")

@@ -7,6 +7,7 @@
   const count = (n) => n.toLocaleString("en");
   const rows = (n) => `${count(n)} ${n === 1 ? "row" : "rows"}`;
   const matchOf = new Map(D.pairs.filter((p) => p.before !== null && p.after !== null).map((p) => [p.after, p.before]));
+  const called = (side, j) => (D.called[side][j] ? `${j} ${D.called[side][j]}` : String(j));
   const before = (i) => hue(i, k);
   const after = (j) => (matchOf.has(j) ? before(matchOf.get(j)) : "var(--quiet)");
 
@@ -18,9 +19,9 @@
     $("tiles").replaceChildren(...tiles.map(([name, value, note]) => el("div", { class: "tile" }, el("span", {}, name), el("b", {}, value), el("span", {}, note))));
   }
 
-  function name(j, tone, match) {
+  function name(side, j, tone, match) {
     if (j === null) return el("span", { class: "note" }, match);
-    return el("span", { class: "which" }, spot(tone), String(j));
+    return el("span", { class: "which" }, spot(tone), called(side, j));
   }
 
   function shares(p) {
@@ -34,8 +35,8 @@
     const head = [D.flows ? `cluster of ${one}` : "cluster", ...(D.flows ? [`of ${two}`] : []), `share of ${one}, of ${two}`, "change", ...(dates ? ["distance", "far", "how its rows differ"] : ["rows in both"])];
     const lines = D.pairs.map((p) => {
       const change = 100 * (p.shares[1] - p.shares[0]);
-      const cells = [el("td", {}, el("div", { class: "which" }, centers && p.before !== null ? picture(D.pictures.centers, p.before, 36, `Centre of cluster ${p.before}`) : null, name(p.before, p.before === null ? "" : before(p.before), "none: it is new")))];
-      if (D.flows) cells.push(el("td", {}, name(p.after, p.after === null ? "" : after(p.after), "none: it is gone")));
+      const cells = [el("td", {}, el("div", { class: "which" }, centers && p.before !== null ? picture(D.pictures.centers, p.before, 36, `Centre of cluster ${p.before}`) : null, name(0, p.before, p.before === null ? "" : before(p.before), "none: it is new")))];
+      if (D.flows) cells.push(el("td", {}, name(1, p.after, p.after === null ? "" : after(p.after), "none: it is gone")));
       cells.push(el("td", { class: "wide" }, shares(p)));
       cells.push(el("td", { class: "number" }, `${change > 0 ? "+" : change < 0 ? "−" : ""}${Math.abs(change).toFixed(1)}`, p.drifted ? el("b", { class: "drift", title: "more than three standard errors" }, " beyond chance") : null));
       if (dates) cells.push(el("td", { class: "number" }, p.distance === null ? "–" : `× ${format(p.distance)}`), el("td", { class: "number" }, p.far === null ? "–" : percent(p.far)), el("td", {}, p.said.join("; ") || "–"));
@@ -71,7 +72,7 @@
       const move = D.moves.findIndex((each) => each.before === i && each.after === j);
       const band = svg("path", { d: `M${x0 + 10},${y0} C${middle},${y0} ${middle},${y1} ${x1 - 10},${y1} V${y1 + h} C${middle},${y1 + h} ${middle},${y0 + h} ${x0 + 10},${y0 + h} Z`, class: matchOf.get(j) === i ? "band stays" : "band moves", style: `fill: ${before(i)}`, "data-flow": `${i}-${j}` });
       const title = svg("title", {});
-      title.textContent = `${rows(flow)}: ${i} of ${one} → ${j} of ${two}`;
+      title.textContent = `${rows(flow)}: ${called(0, i)} of ${one} → ${called(1, j)} of ${two}`;
       band.append(title);
       bands.push(move >= 0 ? svg("a", { href: `#move-${move}`, "aria-label": title.textContent }, band) : band);
     }
@@ -96,7 +97,7 @@
     const at = new Map(D.rows.map((row, i) => [row, i]));
     $("moves").replaceChildren(...D.moves.map((move, number) => {
       const card = el("article", { class: "card", id: `move-${number}`, tabindex: "-1" },
-        el("h3", {}, spot(before(move.before)), `${move.before} of ${one} → `, spot(after(move.after)), `${move.after} of ${two}`),
+        el("h3", {}, spot(before(move.before)), `${called(0, move.before)} of ${one} → `, spot(after(move.after)), `${called(1, move.after)} of ${two}`),
         el("p", { class: "note" }, rows(move.size)));
       if (move.said.length) card.append(el("h4", {}, `Within cluster ${move.before}, they are set apart by`), el("ul", {}, ...move.said.map((fact) => el("li", {}, fact))));
       card.append(el("h4", {}, "Some of them"), el("div", { class: D.pictures ? "gallery" : "gallery texts" }, ...move.rows.map((row) => {
