@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check $(PIP_ARGS) -c constraints.txt
 
-.PHONY: demo test quick fuzz lint types check docs wheel clean
+.PHONY: demo test quick fuzz axe lint types check docs wheel clean
 
 demo: $(VENV)/.report
 	$(BIN)/diffclust demo
@@ -21,6 +21,12 @@ quick: $(VENV)/.test
 # Hostile files, arrays and settings by the thousand; see docs/files.md. FUZZ_ARGS="--cases 50000 --kinds files --jobs 4" for others.
 fuzz: $(VENV)/.test
 	$(BIN)/python tests/fuzz/hostile.py $(FUZZ_ARGS)
+
+# What the tests of the pages ask whether everyone can read them; without it they skip that question, and say so.
+axe: build/axe/node_modules/axe-core/axe.min.js
+
+build/axe/node_modules/axe-core/axe.min.js:
+	npm install --silent --no-audit --no-fund --no-save --prefix build/axe axe-core@4.14.0
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -65,4 +71,4 @@ $(VENV)/.dev: $(VENV)/.test
 	touch $@
 
 clean:
-	rm -rf $(VENV) build dist docs/_build docs/methods docs/api docs/figures docs/results.md docs/invariance.md docs/streams.md diffclust-demo .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist docs/_build docs/methods docs/api docs/figures docs/examples docs/extra docs/tutorial.md docs/results.md docs/invariance.md docs/streams.md diffclust-demo .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -12,9 +12,13 @@ sys.path[:0] = [str(HERE), str(HERE.parent / "src"), str(HERE.parent / "benchmar
 
 import choose  # noqa: E402  (docs/choose.py)
 import defaults  # noqa: E402  (benchmarks/defaults.py)
+import gallery  # noqa: E402  (docs/gallery.py)
 import letter  # noqa: E402  (docs/letter.py)
+import live  # noqa: E402  (docs/live.py)
 import llms  # noqa: E402  (docs/llms.py)
+import notebook  # noqa: E402  (docs/notebook.py)
 import papers  # noqa: E402  (docs/papers.py)
+import readable  # noqa: E402  (docs/readable.py)
 import reference  # noqa: E402  (docs/reference.py)
 
 from diffclust import __version__  # noqa: E402
@@ -34,11 +38,11 @@ napoleon_numpy_docstring = False
 smartquotes_action = "De"  # dashes; quotes in docstrings are Python's
 highlight_language = "none"  # a plain literal block is a formula
 python_maximum_signature_line_length = 100
-exclude_patterns = ["_build", "*.head.md"]
+exclude_patterns = ["_build", "*.head.md", "extra", "_static"]
 html_theme = "furo"
 html_title = "diffclust"
 html_static_path = ["_static"]
-html_css_files = ["tables.css"]
+html_css_files = ["pages.css"]
 html_extra_path = ["extra"]
 html_theme_options = {
     "light_css_variables": {"font-stack": "system-ui, sans-serif", "font-stack--monospace": "monospace"}
@@ -48,6 +52,7 @@ html_theme_options = {
 def setup(app) -> None:
     app.connect("autodoc-process-docstring", reference.defaults, priority=900)
     app.connect("autodoc-skip-member", reference.foreign)
+    app.connect("html-page-context", readable.mend, priority=900)
 
 
 FRESH = 5  # with restarts, scores of the seeds below were in view when "scatter" was chosen
@@ -316,4 +321,7 @@ reference.write(HERE)
 (HERE / "papers.md").write_text(papers.page((HERE / "papers.head.md").read_text(), RESULTS))
 (HERE / "letter.md").write_text(letter.page((HERE / "letter.head.md").read_text(), RESULTS))
 (HERE / "extra").mkdir(exist_ok=True)
+gallery.write(HERE)
+notebook.write(HERE)
+live.write(HERE)
 (HERE / "extra" / "llms.txt").write_text(llms.page(HERE))

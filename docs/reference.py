@@ -6,6 +6,7 @@ import inspect
 from pathlib import Path
 from typing import Any
 
+import ideas  # docs/ideas.py
 from sklearn.base import BaseEstimator
 
 import diffclust
@@ -81,6 +82,11 @@ from diffclust import {cls.__name__}
 
 labels = {cls.__name__}(n_clusters=10, random_state=0).fit_predict(X)
 ```
+
+{ideas.picture(method.name)}
+{ideas.advice(method.name)}
+{ideas.numbers(method.name, method.estimator)}
+## Parameters and attributes
 
 ```{{eval-rst}}
 .. autoclass:: diffclust.{signature(cls, own_settings(cls))}

@@ -20,6 +20,7 @@ DOCS = ROOT / "docs"
 SOURCES = sorted(DOCS.glob("*.md"))
 METHODS_OF_THE_GUIDE = {"TELL": TELL, "AEKMeans": AEKMeans, "DCN": DCN, "DeepKMeans": DeepKMeans}
 SHARED = {"guide": METHODS_OF_THE_GUIDE, "number": METHODS_OF_THE_GUIDE}
+BUILT_WHOLE = {"tutorial"}  # from a notebook
 GENERATED = {path.name.removesuffix(".head.md") for path in DOCS.glob("*.head.md")}
 
 pytestmark = pytest.mark.filterwarnings(
@@ -28,7 +29,7 @@ pytestmark = pytest.mark.filterwarnings(
 
 
 def written_by_hand(path):
-    return path.name.endswith(".head.md") or path.stem not in GENERATED
+    return path.name.endswith(".head.md") or path.stem not in GENERATED | BUILT_WHOLE
 
 
 PAGES = [path for path in SOURCES if written_by_hand(path)]
@@ -134,7 +135,8 @@ def is_there(page, target):
         return False
     name = place.relative_to(DOCS).with_suffix("").as_posix()
     methods = {f"methods/{method.name}" for method in (*METHODS, *TRANSDUCTIVE)}
-    return name in GENERATED | methods | {"api/index", "methods/classical"} or name.startswith("figures/")
+    built = {"api/index", "methods/classical", "examples/index", "tutorial"}
+    return name in GENERATED | methods | built or name.startswith("figures/")
 
 
 @pytest.mark.parametrize(
@@ -178,7 +180,8 @@ def test_commands_exist(path):
 def page_writers(monkeypatch):
     monkeypatch.syspath_prepend(ROOT / "benchmarks")
     monkeypatch.syspath_prepend(DOCS)
-    return {name: importlib.import_module(name) for name in ("choose", "papers", "letter", "llms")}
+    names = ("choose", "papers", "letter", "llms", "gallery", "ideas", "notebook")
+    return {name: importlib.import_module(name) for name in names}
 
 
 def test_the_simplest_choice_within_a_point(page_writers):
@@ -236,3 +239,61 @@ def test_llms_txt_has_every_page_of_the_index(page_writers, tmp_path):
     assert "- [The page methods/vade](methods/vade.html): What it says. More.\n" in text
     listed = {name for _, names in llms.contents(index) for name in names}
     assert {path.name.removesuffix(".md").removesuffix(".head") for path in PAGES} - {"index"} <= listed
+
+
+def test_every_example_has_a_place_and_most_a_picture(page_writers):
+    gallery = page_writers["gallery"]
+    assert sorted(gallery.names()) == sorted(path.stem for path in (ROOT / "examples").glob("*.py"))
+    kept = {path.stem for path in gallery.KEPT.glob("*.png")}
+    assert kept <= set(gallery.names())
+    assert len(kept) > 10  # `python docs/gallery.py NAME` draws one
+    for name in gallery.names():
+        if name in kept:
+            assert (gallery.KEPT / f"{name}.txt").read_text().strip(), name
+        assert f"_static/gallery/{name}.png" in gallery.page(name) or name not in kept
+        assert gallery.told(name)[0].endswith((".", "?", ")")), name
+
+
+def test_every_method_has_its_idea_and_advice(page_writers):
+    import xml.etree.ElementTree as ET
+
+    ideas = page_writers["ideas"]
+    assert ideas.IDEAS.keys() == {method.name for method in (*METHODS, *TRANSDUCTIVE)}
+    for method in (*METHODS, *TRANSDUCTIVE):
+        drawn = re.search(r"<figure.*</figure>", ideas.picture(method.name), re.DOTALL)[0]
+        assert ET.fromstring(drawn).find("svg") is not None
+        assert "## When to take it\n\n- " in ideas.advice(method.name)
+    assert ideas.numbers("ssc", "SSC") == ""
+
+
+def test_the_numbers_of_a_method_are_the_recorded_ones(page_writers):
+    told = page_writers["ideas"].numbers("tell", "TELL")
+    runs = pd.read_csv(ROOT / "benchmarks" / "results" / "defaults.csv")
+    runs = runs[(runs.data == "digits") & (runs.method == "tell") & (runs.restart == 0) & runs.settings.isna()]
+    assert f"| digits | {len(runs)} | {runs.acc.mean():.1f} ± {runs.acc.std():.1f} |" in told
+    runs = pd.read_csv(ROOT / "benchmarks" / "results" / "rows.csv")
+    means = runs[runs.method == "TELL"].groupby("data")[["acc", "nmi"]].mean()
+    acc, nmi = means.mean()
+    seeds = (runs.method == "TELL").groupby(runs.data).sum().loc[means.index].min()
+    assert f"| mean of {len(means)} sets of rows | {seeds} | {acc:.1f} | {nmi:.1f} |" in told
+
+
+def test_the_tutorial_runs(page_writers, at_hand):
+    """Cell by cell, and the page has what they gave."""
+    import json
+
+    notebook = page_writers["notebook"]
+    cells = json.loads(notebook.NOTEBOOK.read_text())["cells"]
+    names = {}
+    notebook.run(cells, names)
+    assert names["why"].cluster == names["model"].labels_[7]
+    assert len(names["names"].clusters) == 10
+    page = notebook.markdown(cells)
+    assert f"```text\n{names['X'].shape}\n```" in page
+    assert '<div class="output"><div style' in page  # the explanation, as a card
+    assert "looks like" in page
+
+
+def test_a_cell_that_fails_is_not_passed_over(page_writers):
+    with pytest.raises(ZeroDivisionError):
+        page_writers["notebook"].run([{"cell_type": "code", "source": ["1 / 0"]}], {})

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .methods.tell import TELL
     from .methods.vade import VaDE
     from .report.comparison import compare_models
+    from .report.names import load_names
     from .saving.load import load
 
 __version__ = "0.1.0"
@@ -43,6 +44,7 @@ __all__ = [
     "distributed",
     "fit_together",
     "load",
+    "load_names",
     "metrics",
     "nn",
     "plot",
@@ -59,6 +61,8 @@ def __getattr__(name: str) -> Any:
         return import_module(".estimator.together", __name__).fit_together
     if name == "compare_models":
         return import_module(".report.comparison", __name__).compare_models
+    if name == "load_names":
+        return import_module(".report.names", __name__).load_names
     if name == "load":
         return import_module(".saving.load", __name__).load
     for method in (*METHODS, *TRANSDUCTIVE):

@@ -125,7 +125,11 @@ def test_embeddings_of_ones_own(works, refused, tmp_path):
     assert (pd.read_csv("n.csv")["label"] == pd.read_csv("a/labels.csv")["label"]).all()
     refused("predict", "a", "t.jsonl", "--out", "n.csv", says="a was fitted on embeddings: give --embeddings")
     assert works("explain", "a", "--row", 0).startswith("Row 0: cat sat here\n")
-    works("report", "a", "--layout", "PCA")
+    (tmp_path / "names.csv").write_text("kind,number,name\ncluster,1,the cats\nrow,0,a good one\n")
+    works("report", "a", "--layout", "PCA", "--names", "names.csv")
+    page = (tmp_path / "a" / "report.html").read_text()
+    assert '"names":{"clusters":{"1":"the cats"},"rows":{"0":"a good one"}},"kind":"text"' in page
+    refused("report", "a", "--names", "e.npy", says="names are kept in a .json or a .csv file")
     np.save("e.npy", np.zeros((7, 5)))
     refused("fit", "t.jsonl", "--embeddings", "e.npy", "-k", 2, "--out", "b", says="e.npy has 7 rows, but")
 

@@ -4,8 +4,11 @@ import json
 import os
 import shutil
 import time
+from pathlib import Path
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+AXE = Path(__file__).parents[2] / "build/axe/node_modules/axe-core/axe.min.js"  # put there by `make axe`
+NO_AXE = "" if AXE.exists() else "pages are not looked at by axe-core, which `make axe` fetches from npm"
 
 
 def missing() -> str:
@@ -34,7 +37,7 @@ class Browser:
         service = Service(shutil.which("chromedriver"), log_output=os.devnull)
         self.driver = webdriver.Chrome(options=options, service=service)
 
-    def open(self, path, width: int = 1280, height: int = 900, dark: bool = False) -> None:
+    def open(self, path, width: int = 1280, height: int = 900, dark: bool = False, ours: bool = True) -> None:
         send = self.driver.execute_cdp_cmd
         size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 500}
         send("Emulation.setDeviceMetricsOverride", size)
@@ -43,7 +46,8 @@ class Browser:
         for kind in ("browser", "performance"):
             self.driver.get_log(kind)  # of the page before
         self.driver.get(path.as_uri())
-        self.until("return document.documentElement.dataset.ready === 'yes'")
+        ready = "document.documentElement.dataset.ready === 'yes'" if ours else "document.readyState === 'complete'"
+        self.until(f"return {ready}")
 
     def run(self, script: str, *arguments):
         return self.driver.execute_script(script, *arguments)
@@ -74,10 +78,44 @@ class Browser:
         self._mouse("mousePressed", x, y, button="left", clickCount=1)
         self._mouse("mouseReleased", x, y, button="left", clickCount=1)
 
-    def press(self, key: str) -> None:
-        more = {"text": "\r", "windowsVirtualKeyCode": 13} if key == "Enter" else {}
+    def drag(self, places, shift: bool = False) -> None:
+        """The left button down at the first place, up at the last."""
+        more = {"button": "left", "buttons": 1, "modifiers": 8 * shift}
+        self._mouse("mouseMoved", *places[0])
+        self._mouse("mousePressed", *places[0], clickCount=1, **more)
+        for place in places[1:]:
+            self._mouse("mouseMoved", *place, **more)
+        self._mouse("mouseReleased", *places[-1], clickCount=1, **more)
+
+    def press(self, key: str, shift: bool = False) -> None:
+        more = {"Enter": {"text": "\r", "windowsVirtualKeyCode": 13}, " ": {"text": " ", "code": "Space"}}.get(key, {})
         for kind in ("keyDown", "keyUp"):
-            self.driver.execute_cdp_cmd("Input.dispatchKeyEvent", {"type": kind, "key": key, "code": key, **more})
+            event = {"type": kind, "key": key, "code": key, "modifiers": 8 * shift, **more}
+            self.driver.execute_cdp_cmd("Input.dispatchKeyEvent", event)
+
+    def download(self, folder, start: str):
+        """The file that a script makes the browser save."""
+        behaviour = {"behavior": "allow", "downloadPath": str(folder)}
+        self.driver.execute_cdp_cmd("Page.setDownloadBehavior", behaviour)
+        before, end = set(folder.iterdir()), time.monotonic() + 30
+        self.run(start)
+        while time.monotonic() < end:
+            new = [path for path in set(folder.iterdir()) - before if path.suffix != ".crdownload"]
+            if new and new[0].stat().st_size:
+                return new[0]
+            time.sleep(0.05)
+        raise AssertionError(f"nothing was saved by {start}")
+
+    def axe(self) -> list[str]:
+        """What axe-core finds that is serious or critical."""
+        if not self.run("return 'axe' in window"):
+            self.run(AXE.read_text())
+        found = self.driver.execute_async_script(
+            """const done = arguments[arguments.length - 1];
+            axe.run().then(found => done(found.violations.filter(each => ['serious', 'critical'].includes(each.impact))
+                .map(each => `${each.id}: ${each.help}: ${each.nodes.slice(0, 3).map(n => n.html.slice(0, 200))}`)))"""
+        )
+        return found
 
     def type(self, text: str) -> None:
         """Into what has the focus."""

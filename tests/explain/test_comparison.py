@@ -32,6 +32,14 @@ def four(blobs):
     return TELL(4, random_state=1, **QUICK).fit(blobs)
 
 
+def test_clusters_have_the_names_of_their_models(monkeypatch, blobs):
+    a, b = (TELL(3, random_state=seed, **QUICK).fit(blobs) for seed in (0, 1))
+    assert compare_models(a, b, blobs).called == ({}, {})
+    monkeypatch.setattr(TELL, "names_", ["small", None, "large"], raising=False)
+    found = compare_models(a, b, blobs)
+    assert found.to_dict()["called"] == [{0: "small", 2: "large"}] * 2
+
+
 def test_flows_are_counts_and_the_match_is_the_best(three, four, blobs):
     found = compare_models(three, four, blobs)
     a, b = three.predict(blobs), four.predict(blobs)

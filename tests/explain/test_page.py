@@ -1,15 +1,16 @@
 """The report as people meet it: in a real browser, offline."""
 
 import time
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
-from browser import Browser, missing
+from browser import NO_AXE, missing
 
 from diffclust import TELL, compare_models
-from diffclust.callbacks import TrainingRecord
 
 pytest.importorskip("plotly", reason="plotly is not installed: no report to look at")
 pytestmark = [
@@ -18,25 +19,10 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
 ]
 
+FRONT = Path(__file__).parents[2] / "docs/_build/html/index.html"
 HOSTILE = (
     "<img src=x onerror=\"document.title='broken into'\"></script><script>document.title='broken into'</script>&amp;"
 )
-
-
-@pytest.fixture(scope="module")
-def browser():
-    browser = Browser()
-    yield browser
-    browser.close()
-
-
-@pytest.fixture(scope="module")
-def images(digits, tmp_path_factory):
-    """A report of images, with labels and a record of training; and the model and rows it is about."""
-    X, y = digits
-    record = TrainingRecord(frames=3, sample=60)
-    model = TELL(4, pretrain_epochs=10, epochs=6, random_state=0, device="cpu", callbacks=[record]).fit(X)
-    return model.report(tmp_path_factory.mktemp("images") / "report.html", X, y, layout="PCA"), model, X
 
 
 @pytest.fixture(scope="module")
@@ -186,12 +172,15 @@ def test_the_tab_key_comes_to_every_control(browser, images):
     browser.open(images[0])
     browser.run("document.querySelector('.skip').focus()")
     reached = []
-    for _ in range(40):
+    for _ in range(60):
         reached.append(browser.run("const e = document.activeElement; return e.id || e.className || e.textContent"))
         if reached[-1] == "epoch":
             break
         browser.press("Tab")
-    wanted = ["skip", "theme", "Map of the data", "colour-by", "row-number", "chip", "map", "play", "epoch"]
+    wanted = [
+        "skip", "theme", "Map of the data", "colour-by", "row-number", "search", "chip", "most", "label", "show-all",
+        "lasso", "choose-shown", "thumbnails", "map", "play", "epoch",
+    ]  # fmt: skip
     assert [place for place in dict.fromkeys(reached) if place in wanted] == wanted
 
 
@@ -351,8 +340,11 @@ def test_whether_to_trust_it(browser, digits, tmp_path):
     said = browser.run("return document.getElementById('trust-section').textContent")
     assert "3 restarts agree with an adjusted Rand index of" in said
     assert "k-means on the same rows keeps" in said
-    lines = browser.run("return document.querySelectorAll('#trust table')[1].tBodies[0].rows.length")
-    assert lines == 4
+    shares = browser.run("return [...document.querySelectorAll('#steadiness tbody td.wide')].map(c => c.textContent)")
+    assert shares == [f"{share:.2f}" for share in model.stability_]
+    lines = "document.querySelectorAll('#tree-table tbody tr')"
+    joins = browser.run(f"return [...{lines}].map(line => line.cells[4].textContent)")
+    assert joins == [f"{int(rows)}" for rows in model.hierarchy_[:, 3]]
     wander = browser.run("return document.querySelectorAll('#wandering button').length")
     if wander:
         browser.run("document.querySelector('#wandering button').click()")
@@ -362,6 +354,61 @@ def test_whether_to_trust_it(browser, digits, tmp_path):
     assert browser.complaints() == []
 
 
+def test_how_the_number_was_found(browser, blobs, tmp_path):
+    X = blobs[0].astype(np.float32)
+    model = TELL("auto", max_clusters=5, network="identity", epochs=2, random_state=0, device="cpu").fit(X)
+    browser.open(model.report(tmp_path / "r.html", X, layout="PCA"))
+    said = browser.run("return document.getElementById('number-note').textContent")
+    assert said.startswith("One cluster" if model.n_clusters_ == 1 else f"{model.n_clusters_} clusters: two networks")
+    cells = browser.run("return [...document.querySelectorAll('#number-table tbody td')].map(c => c.textContent)")
+    found = model.diagnostics_["number"]
+    assert cells[::4] == [str(k) for k in found["candidates"]]
+    assert cells[3::4] == [f"{score:.3f}" for score in found["scores"]]
+    if model.n_clusters_ > 2:
+        for name, value, event in (("cut", "2", "input"), ("colour-by", "cut", "change")):
+            place = f"document.getElementById('{name}')"
+            browser.run(f"{place}.value = '{value}'; {place}.dispatchEvent(new Event('{event}'))")
+        colours = np.array(browser.run("return document.getElementById('map').data[0].marker.color"))
+        coarse = model.cut(2)
+        assert len({*zip(colours, coarse.tolist(), strict=True)}) == 2  # the same two groups
+    assert browser.complaints() == []
+
+
+# --- what a reader of screens meets
+
+
+@pytest.mark.skipif(bool(NO_AXE), reason=NO_AXE or "")
+@pytest.mark.parametrize("width", [1280, 390])
+def test_no_serious_finding_of_axe(browser, images, texts, compared, width):
+    for path, dark in ((images[0], False), (texts, True), (compared[0], False)):
+        browser.open(path, width=width, dark=dark)
+        browser.run("document.getElementById('choose-shown')?.click()")
+        browser.run("for (const each of document.querySelectorAll('details')) each.open = true")
+        assert browser.axe() == []
+
+
+@pytest.mark.skipif(bool(NO_AXE), reason=NO_AXE or "")
+@pytest.mark.skipif(not FRONT.exists(), reason="the front page of the docs is not looked at: `make docs` builds it")
+@pytest.mark.parametrize(("width", "dark"), [(1280, False), (390, True)])
+def test_the_front_page_of_the_docs(browser, width, dark):
+    browser.open(FRONT, width=width, dark=dark, ours=False)
+    assert browser.run("return document.documentElement.scrollWidth <= innerWidth")
+    assert browser.axe() == []
+    browser.run("document.querySelector('iframe.live').scrollIntoView()")
+    browser.driver.switch_to.frame(browser.run("return document.querySelector('iframe.live')"))
+    browser.until("return document.documentElement.dataset.ready === 'yes'")
+    assert browser.run("return document.querySelectorAll('#cards .card').length") == 10
+    browser.driver.switch_to.default_content()
+
+
+@pytest.mark.skipif(bool(NO_AXE), reason=NO_AXE or "")
+def test_axe_would_find_something(browser, tmp_path):
+    page = tmp_path / "bad.html"
+    page.write_text("<html data-ready=yes><title>a</title><button></button><img src=''>")
+    browser.open(page)
+    assert {"button-name", "image-alt", "html-has-lang"} <= {finding.split(":")[0] for finding in browser.axe()}
+
+
 # --- the page of a comparison
 
 
@@ -369,7 +416,7 @@ def test_whether_to_trust_it(browser, digits, tmp_path):
 def compared(images, tmp_path_factory):
     _, model, X = images
     other = TELL(3, pretrain_epochs=2, epochs=2, random_state=5, device="cpu").fit(X)
-    found = compare_models(model, other, X, names=(HOSTILE, "new"))
+    found = replace(compare_models(model, other, X, names=(HOSTILE, "new")), called=({}, {0: HOSTILE}))
     return found.report(tmp_path_factory.mktemp("compared") / "comparison.html", captions=[HOSTILE] * len(X)), found
 
 
@@ -396,6 +443,9 @@ def test_every_flow_is_a_band_and_a_band_leads_to_its_rows(browser, compared):
     browser.press("Enter")
     browser.until("return location.hash === '#move-0'")
     card = browser.run("return document.getElementById('move-0').textContent")
-    assert f"{most.before} of {HOSTILE} → {most.after} of new" in card
+    after = f"{most.after} {HOSTILE}" if most.after == 0 else most.after
+    assert f"{most.before} of {HOSTILE} → {after} of new" in card
+    said = browser.run("return document.getElementById('pairs').textContent")
+    assert f"0 {HOSTILE}" in said
     assert all(f"Row {row}" in card for row in most.rows)
     browser.until("return [...document.querySelectorAll('#move-0 canvas')].every(c => c.dataset.drawn === 'yes')")

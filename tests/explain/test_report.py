@@ -14,7 +14,8 @@ from sklearn.exceptions import NotFittedError
 from diffclust import TELL, metrics
 from diffclust.callbacks import TrainingRecord
 from diffclust.report.layout import pca
-from diffclust.report.payload import value_range
+from diffclust.report.payload import warnings_of
+from diffclust.report.pictures import value_range
 
 pytest.importorskip("plotly", reason="plotly is not installed: no report to write")
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -195,7 +196,7 @@ def test_nothing_in_the_data_can_end_its_script(digits, fitted, tmp_path):
     assert data["title"] == data["map"]["caption"][0] == HOSTILE
     assert HOSTILE not in page
     assert "&lt;/script&gt;&lt;script&gt;" in page
-    assert page.count("</script>") == 4  # plotly, the data, what pages share, the page
+    assert page.count("</script>") == 3  # plotly, the data, the page's own
 
 
 def test_a_template_mark_in_the_data_stays_what_it_is(digits, fitted, tmp_path):
@@ -210,6 +211,15 @@ def test_loss_that_was_not_finite(digits, fitted, tmp_path):
     model.history_ = [*fitted.history_, {"phase": "clustering", "epoch": 9, "clustering": float("nan")}]
     data, _ = content(model.report(tmp_path / "r.html", digits[0], layout="PCA"))
     assert data["losses"]["clustering"]["clustering"][-1] is None
+
+
+def test_what_a_model_says_of_itself_in_any_form():
+    from types import SimpleNamespace
+
+    assert warnings_of(SimpleNamespace()) == []
+    assert warnings_of(SimpleNamespace(diagnostics_=None)) == []
+    assert warnings_of(SimpleNamespace(diagnostics_=["a", "b"])) == ["a", "b"]
+    assert warnings_of(SimpleNamespace(diagnostics_={"warnings": ["a"], "sizes": [1]})) == ["a"]
 
 
 @pytest.mark.parametrize("kind", ["rows", "sparse", "tensor", "one cluster", "few rows", "colour"])
@@ -256,6 +266,12 @@ def test_bad_questions(fitted, digits, tmp_path):
         TELL(3).report(tmp_path / "r.html", X)
     with pytest.raises(ValueError, match="captions has 3 entries for 200 rows"):
         fitted.report(tmp_path / "r.html", X, captions=["a"] * 3)
+    with pytest.raises(ValueError, match="texts has 3 entries for 200 rows"):
+        fitted.report(tmp_path / "r.html", X, texts=["a"] * 3)
+    with pytest.raises(ValueError, match="thumbnails should be images"):
+        fitted.report(tmp_path / "r.html", X, thumbnails=np.zeros((200, 4)), layout="PCA")
+    with pytest.raises(TypeError, match="caption"):
+        fitted.report(tmp_path / "r.html", X, caption=["a"] * 200)
     with pytest.raises(ValueError, match="y has 3 labels for 200 rows"):
         fitted.report(tmp_path / "r.html", X, y[:3])
     with pytest.raises(ValueError, match="layout='globe' should be one of"):

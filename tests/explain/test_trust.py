@@ -7,39 +7,50 @@ import pytest
 from sklearn.datasets import make_blobs
 
 from diffclust import TELL
-from diffclust.report.trust import beside_kmeans, stability, together, trust, wandering
+from diffclust.estimator.stability import compared
+from diffclust.report.trust import (
+    among_runs,
+    beside_kmeans,
+    number_of_clusters,
+    row_stability,
+    together,
+    tree,
+    wandering,
+)
 
 KEPT = np.array([0, 0, 0, 1, 1, 1])
 SWAPPED = 1 - KEPT  # the same clusters under other numbers
 OTHER = np.array([0, 0, 1, 1, 1, 1])  # row 2 elsewhere
 
 
-def model(*runs):
-    return SimpleNamespace(labels_=KEPT, runs_=[{"labels": labels} for labels in runs])
+def model(*others):
+    found = compared(KEPT, others, 2)
+    runs = [{"labels": labels} for labels in (KEPT, *others)]
+    return SimpleNamespace(labels_=KEPT, runs_=runs, stability_=found.clusters, row_stability_=found.rows)
 
 
 def census(labels=KEPT):
     return SimpleNamespace(labels=labels, means=np.zeros((2, 1)))
 
 
-def test_rows_stay_under_any_numbering():
-    assert stability(model(KEPT, SWAPPED), census()).tolist() == [1] * 6
-
-
-def test_a_row_that_wanders():
-    stays = stability(model(KEPT, SWAPPED, OTHER, OTHER), census())
+def test_what_is_shown_is_the_models_own_stability():
+    steady, shaken = model(SWAPPED), model(SWAPPED, OTHER, OTHER)
+    assert row_stability(steady, census()).tolist() == [1] * 6
+    stays = row_stability(shaken, census())
     assert stays == pytest.approx([1, 1, 1 / 3, 1, 1, 1])
     assert wandering(stays) == [2]
-    found = trust(model(KEPT, SWAPPED, OTHER, OTHER), census(), stays, np.arange(6.0)[:, None], list(range(6)))
-    assert found["runs"]["clusters"] == pytest.approx([7 / 9, 1])
-    assert found["runs"]["wander"] == 1
-    assert (found["runs"]["count"], found["runs"]["others"]) == (4, 3)
+    found = among_runs(shaken, stays)
+    assert found["clusters"] == pytest.approx([7 / 9, (1 + 2 * 3 / 4) / 3])  # Jaccard indices
+    assert (found["count"], found["wander"]) == (4, 1)
 
 
 def test_nothing_is_said_of_one_run_or_of_other_rows():
-    assert stability(model(KEPT), census()) is None
-    assert stability(model(KEPT, OTHER), census(KEPT[:4])) is None
+    assert row_stability(SimpleNamespace(labels_=KEPT), census()) is None
+    assert row_stability(model(OTHER), census(KEPT[:4])) is None
     assert wandering(None) == []
+    nothing = SimpleNamespace(diagnostics_=["a warning"])
+    assert number_of_clusters(nothing) is None
+    assert tree(nothing) is None
 
 
 def test_neighbours_beyond_chance():
@@ -60,13 +71,18 @@ def test_k_means_beside_better_and_worse_labels():
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_restarts_reach_the_page(blobs, tmp_path):
+def test_restarts_number_and_tree_reach_the_page(blobs, tmp_path):
     pytest.importorskip("plotly")
     from test_report import content
 
     X = blobs[0].astype("float32")
-    model = TELL(3, network="identity", n_init=3, epochs=2, random_state=0, device="cpu").fit(X)
+    model = TELL("auto", max_clusters=5, network="identity", n_init=3, epochs=2, random_state=0, device="cpu").fit(X)
     data, _ = content(model.report(tmp_path / "r.html", X, layout="PCA"))
-    assert data["trust"]["runs"]["count"] == 3
-    assert data["trust"]["kmeans"]["rows"] == 150
-    assert len(data["trust"]["runs"]["clusters"]) == 3
+    trust = data["trust"]
+    assert trust["runs"]["count"] == 3
+    assert trust["kmeans"]["rows"] == 150
+    assert trust["runs"]["clusters"] == pytest.approx(model.stability_)
+    assert data["map"]["stability"] == pytest.approx(model.row_stability_, abs=1e-3)
+    assert trust["number"]["n_clusters"] == model.n_clusters_ == data["k"]
+    assert trust["number"]["candidates"] == [2, 3, 4, 5]
+    assert np.allclose(trust["tree"], model.hierarchy_)

@@ -88,6 +88,9 @@ def report(
     sample: Annotated[int, typer.Option(help="How many rows the page of one model shows.", min=10)] = 2000,
     layout: Annotated[str, typer.Option(help="Of the map of one model: t-SNE or PCA.")] = "t-SNE",
     title: Annotated[str | None, typer.Option(help="Of the page.")] = None,
+    names: Annotated[
+        Path | None, typer.Option(help="Names of clusters and rows, as a report saves them (.json, .csv).")
+    ] = None,
     embeddings: Embeddings = None,
     device: Device = "auto",
     config: Config = None,
@@ -118,9 +121,24 @@ def report(
         title=title or f"{type(estimator).__name__} on {Path(source.data).name}",
         sample=sample,
         layout=layout,
+        names=names,
+        **_beside(source, shown),
     )
     print_unlabelled(y)
     print(f"{path}: open it in any browser; it needs no network.")
+
+
+def _beside(source: Source, shown: Any) -> dict[str, Any]:
+    """What embeddings are shown with: the texts or the pictures they stand for."""
+    from ..reading.frames import is_frame
+    from ..reading.tables import Columns
+
+    if source.embeddings is None:
+        return {}
+    if is_frame(shown):
+        reading = Columns.fit(shown)
+        return {"texts": reading.captions(shown)} if any(each.kind == "text" for each in reading.used) else {}
+    return {"thumbnails": shown} if getattr(shown, "ndim", 0) in (3, 4) else {}
 
 
 def _is_model(place: str) -> bool:

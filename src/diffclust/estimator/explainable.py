@@ -10,6 +10,7 @@ from ..explain.model import ModelExplanation, explain_model
 from ..explain.pairs import PairExplanation, explain_pair
 from ..explain.rows import Baseline, Explanations, explain_rows
 from ..report import InlineReport, inline_report, write_report
+from ..report.material import ReportOptions
 from .state import as_it_is
 
 
@@ -73,7 +74,11 @@ class Explainable:
             X: rows, as for `predict`.
             y: true labels, for scores and a confusion matrix; nothing else uses them.
             record: a `TrainingRecord`, for the slider over epochs; by default the one among `callbacks`.
-            captions: a text or a name for each row.
+            captions: what to call each row: a file, a name; by default what a table says of it.
+            texts: a text for each row, of embeddings, say: shown with it, and clusters have their words from it.
+            thumbnails: a picture for each row (n, h, w) or (n, h, w, c), of embeddings, say.
+            names: of clusters and rows: a file that a report has exported, what `load_names` gives, or a dictionary
+                cluster -> name. They go before the model's `names_`.
             feature_names: of the columns.
             title: of the page.
             sample: how many rows the page shows (2000).
@@ -81,6 +86,7 @@ class Explainable:
         """
         if X is None:
             raise TypeError("report needs the rows X: model.report(path, X), or model.report(X=X) in a notebook.")
+        wishes = ReportOptions(**options)
         if path is None:
-            return inline_report(as_it_is(self), X, y, **options)
-        return write_report(as_it_is(self), path, X, y, **options)
+            return inline_report(as_it_is(self), X, y, wishes)
+        return write_report(as_it_is(self), path, X, y, wishes)

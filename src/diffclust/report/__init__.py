@@ -5,8 +5,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,49 +16,34 @@ from sklearn.utils.validation import check_is_fitted
 from ..callbacks import TrainingRecord
 from ..engine.disk import written_whole
 from ..extras import extra
-from .layout import Layout
+from .material import ReportOptions
 from .payload import build
 
 LAYOUTS = ("t-SNE", "PCA")
+SCRIPTS = {  # of each page, in their order
+    "page": ("common", "names", "rows", "map", "clusters", "trust", "page"),
+    "compare": ("common", "compare"),
+}
 
 
 def write_report(
-    estimator: Any,
-    path: str | os.PathLike[str],
-    X: Any,
-    y: Any = None,
-    *,
-    record: TrainingRecord | None = None,
-    captions: Sequence[str] | None = None,
-    feature_names: Sequence[str] | None = None,
-    title: str | None = None,
-    sample: int = 2000,
-    layout: Layout = "t-SNE",
+    estimator: Any, path: str | os.PathLike[str], X: Any, y: Any = None, options: ReportOptions | None = None
 ) -> Path:
     """Write the page and say where it is."""
+    options = options or ReportOptions()
     check_is_fitted(estimator)
-    if layout not in LAYOUTS:
-        raise ValueError(f"layout={layout!r} should be one of {', '.join(LAYOUTS)}.")
-    if sample < 10:
-        raise ValueError(f"sample={sample} should be >= 10.")
+    if options.layout not in LAYOUTS:
+        raise ValueError(f"layout={options.layout!r} should be one of {', '.join(LAYOUTS)}.")
+    if options.sample < 10:
+        raise ValueError(f"sample={options.sample} should be >= 10.")
     path = page_at(path)
     offline = extra("plotly.offline", "report", "A report", package="plotly")
-    if layout == "t-SNE":
+    if options.layout == "t-SNE":
         extra("openTSNE", "report", "A t-SNE map")
-    if record is None:
-        record = next((c for c in estimator.callbacks if isinstance(c, TrainingRecord)), None)
-    content = build(
-        estimator,
-        X,
-        y=y,
-        record=record,
-        captions=captions,
-        feature_names=feature_names,
-        title=title,
-        sample=sample,
-        layout=layout,
-    )
-    return write_page(path, page("page", content, plotly=offline.get_plotlyjs()))
+    if options.record is None:
+        own = next((c for c in estimator.callbacks if isinstance(c, TrainingRecord)), None)
+        options = replace(options, record=own)
+    return write_page(path, page("page", build(estimator, X, y, options), plotly=offline.get_plotlyjs()))
 
 
 @dataclass(frozen=True)
@@ -72,13 +56,14 @@ class InlineReport:
     def _repr_html_(self) -> str:
         source = html.escape(self.page, quote=True)
         style = f"width:100%;height:{self.height}px;border:1px solid #8886;border-radius:8px"
-        return f'<iframe sandbox="allow-scripts" title="diffclust report" style="{style}" srcdoc="{source}"></iframe>'
+        sandbox = "allow-scripts allow-downloads"
+        return f'<iframe sandbox="{sandbox}" title="diffclust report" style="{style}" srcdoc="{source}"></iframe>'
 
 
-def inline_report(estimator: Any, X: Any, y: Any = None, **options: Any) -> InlineReport:
+def inline_report(estimator: Any, X: Any, y: Any = None, options: ReportOptions | None = None) -> InlineReport:
     """The same page, not written to a file."""
     with TemporaryDirectory() as folder:
-        path = write_report(estimator, Path(folder) / "report.html", X, y, **options)
+        path = write_report(estimator, Path(folder) / "report.html", X, y, options)
         return InlineReport(path.read_text(encoding="utf-8"))
 
 
@@ -97,9 +82,9 @@ def write_page(path: Path, text: str) -> Path:
     return path
 
 
-def page(name: str, content: dict[str, Any], **scripts: str) -> str:
-    """The template NAME.html with everything in it. Data go in as JSON in which nothing can end the script they stand
-    in, and the page puts them on show as text, never as HTML."""
+def page(name: str, content: dict[str, Any], plotly: str = "") -> str:
+    """The frame that all pages share, with the sections of NAME.html and the scripts of that page. Data go in as JSON
+    in which nothing can end the script they stand in, and the page puts them on show as text, never as HTML."""
 
     def part(file: str) -> str:
         return files(__package__).joinpath(file).read_text(encoding="utf-8")
@@ -108,12 +93,12 @@ def page(name: str, content: dict[str, Any], **scripts: str) -> str:
     pieces = {
         "title": html.escape(content["title"]),
         "style": part("page.css"),
+        "sections": part(f"{name}.html"),
         "data": data.replace("<", "\\u003c"),
-        "common": part("common.js"),
-        "script": part(f"{name}.js"),
-        **{place: text.replace("</script", "<\\/script") for place, text in scripts.items()},
+        "scripts": "\n".join(part(f"{script}.js") for script in SCRIPTS[name]),
+        "library": "<script>" + plotly.replace("</script", "<\\/script") + "</script>" if plotly else "",
     }
-    return re.sub(r"\{\{(\w+)\}\}", lambda place: pieces[place[1]], part(f"{name}.html"))
+    return re.sub(r"\{\{(\w+)\}\}", lambda place: pieces[place[1]], part("frame.html"))
 
 
 def finite(value: Any) -> Any:

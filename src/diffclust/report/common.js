@@ -1,7 +1,8 @@
-// What the pages share: elements, numbers in words, pictures, the theme. Whatever comes from the data is put on a page as
+// What the pages share: elements, numbers in words, pictures, files, the theme. Whatever comes from the data is put on a page as
 // text, never as HTML.
 "use strict";
 const Page = (() => {
+  const data = JSON.parse(document.getElementById("data").textContent);
   const $ = (id) => document.getElementById(id);
   const PALETTE = ["#3b76b5", "#e8862e", "#4a9d5b", "#d1495b", "#7d5ba6", "#9a6b4b", "#d977a8", "#7a7f87", "#a9a12f", "#2ba6b5"];
   const hue = (j, k) => (k <= 10 ? PALETTE[j] : `hsl(${(j * 137.508) % 360} ${55 + (j % 3) * 10}% ${44 + (j % 4) * 6}%)`);
@@ -81,6 +82,67 @@ const Page = (() => {
     return el("table", { class: "plain" }, el("thead", {}, row(head, "th")), el("tbody", {}, ...lines.map((line) => row(line, "td"))));
   }
 
+  const SVG = "http://www.w3.org/2000/svg";
+  function svg(tag, attributes, ...children) {
+    const node = document.createElementNS(SVG, tag);
+    for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
+    node.append(...children);
+    return node;
+  }
+
+  // ---- files
+
+  function download(name, url) {
+    const link = el("a", { href: url, download: name });
+    document.body.append(link);
+    link.click();
+    link.remove();
+  }
+
+  function downloadText(name, text, type) {
+    const url = URL.createObjectURL(new Blob([text], { type }));
+    download(name, url);
+    setTimeout(() => URL.revokeObjectURL(url), 10_000);
+  }
+
+  const cell = (value) => (/[",\r\n]/.test(String(value)) ? `"${String(value).replaceAll('"', '""')}"` : String(value));
+  const csv = (lines) => lines.map((line) => line.map(cell).join(",") + "\r\n").join("");
+
+  // Two buttons that save a figure; `drawn` gives it as a data URL, for "png" or "svg".
+  function saves(place, name, what, drawn) {
+    $(place).replaceChildren(...["png", "svg"].map((format) => el("button", {
+      type: "button", "aria-label": `Save ${what} as ${format.toUpperCase()}`, onclick: () => drawn(format).then((url) => download(`${name}.${format}`, url)),
+    }, format.toUpperCase())));
+  }
+
+  // An SVG of the page as a picture of its own: with the styles that it has here.
+  function drawnSvg(node, format) {
+    const copy = node.cloneNode(true), { width, height } = node.getBoundingClientRect();
+    const from = [node, ...node.querySelectorAll("*")], to = [copy, ...copy.querySelectorAll("*")];
+    from.forEach((each, i) => {
+      const style = getComputedStyle(each);
+      for (const name of ["fill", "opacity", "font-family", "font-size", "font-weight"]) to[i].style.setProperty(name, style.getPropertyValue(name));
+    });
+    copy.setAttribute("xmlns", SVG);
+    copy.setAttribute("width", width);
+    copy.setAttribute("height", height);
+    copy.style.background = css("--card");
+    const url = "data:image/svg+xml;charset=utf-8," + encodeURIComponent(new XMLSerializer().serializeToString(copy));
+    if (format === "svg") return Promise.resolve(url);
+    return new Promise((ready) => {
+      const image = new Image(), canvas = el("canvas", { width: Math.ceil(2 * width), height: Math.ceil(2 * height) });
+      image.onload = () => { canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height); ready(canvas.toDataURL()); };
+      image.src = url;
+    });
+  }
+
+  function contents() {
+    for (const section of document.querySelectorAll("main section:not(#summary-section):not([hidden])")) {
+      $("nav").append(el("a", { href: "#" + section.id }, section.querySelector("h2").textContent));
+    }
+    $("footer").textContent = `diffclust ${data.version}. This page is one file and asks the network for nothing.`;
+  }
+
   // A dark and a light theme: the reader's own at first; `redraw` after each change.
   function themes(redraw) {
     const wish = matchMedia("(prefers-color-scheme: dark)");
@@ -90,5 +152,5 @@ const Page = (() => {
     $("theme").addEventListener("click", () => { set(document.documentElement.dataset.theme !== "dark"); redraw(); });
   }
 
-  return { $, PALETTE, hue, css, format, percent, signed, el, draw, picture, figure, spot, grid, themes };
+  return { $, data, PALETTE, hue, css, format, percent, signed, el, svg, draw, picture, figure, spot, grid, themes, downloadText, csv, saves, drawnSvg, contents };
 })();

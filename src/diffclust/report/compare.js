@@ -1,13 +1,13 @@
 // Draws a comparison from the JSON beside it.
 "use strict";
 (() => {
-  const D = JSON.parse(document.getElementById("data").textContent);
-  const { $, hue, format, percent, el, picture, spot, themes } = Page;
+  const { $, data: D, hue, format, percent, el, svg, picture, spot, themes, saves, drawnSvg, contents } = Page;
   const [one, two] = D.names;
   const k = Math.max(...D.pairs.map((p) => Math.max(p.before ?? -1, p.after ?? -1))) + 1;
   const count = (n) => n.toLocaleString("en");
   const rows = (n) => `${count(n)} ${n === 1 ? "row" : "rows"}`;
   const matchOf = new Map(D.pairs.filter((p) => p.before !== null && p.after !== null).map((p) => [p.after, p.before]));
+  const called = (side, j) => (D.called[side][j] ? `${j} ${D.called[side][j]}` : String(j));
   const before = (i) => hue(i, k);
   const after = (j) => (matchOf.has(j) ? before(matchOf.get(j)) : "var(--quiet)");
 
@@ -17,12 +17,11 @@
     if (D.stayed !== null) tiles.push(["stay", percent(D.stayed), "with the matched cluster"], ["agreement", D.agreement.toFixed(2), "adjusted Rand index"]);
     if (D.far !== null) tiles.push(["far", percent(D.far), "beyond 99 % of the earlier rows"]);
     $("tiles").replaceChildren(...tiles.map(([name, value, note]) => el("div", { class: "tile" }, el("span", {}, name), el("b", {}, value), el("span", {}, note))));
-    $("footer").textContent = `diffclust ${D.version}. This page is one file and asks the network for nothing.`;
   }
 
-  function name(j, tone, match) {
+  function name(side, j, tone, match) {
     if (j === null) return el("span", { class: "note" }, match);
-    return el("span", { class: "which" }, spot(tone), String(j));
+    return el("span", { class: "which" }, spot(tone), called(side, j));
   }
 
   function shares(p) {
@@ -36,8 +35,8 @@
     const head = [D.flows ? `cluster of ${one}` : "cluster", ...(D.flows ? [`of ${two}`] : []), `share of ${one}, of ${two}`, "change", ...(dates ? ["distance", "far", "how its rows differ"] : ["rows in both"])];
     const lines = D.pairs.map((p) => {
       const change = 100 * (p.shares[1] - p.shares[0]);
-      const cells = [el("td", {}, el("div", { class: "which" }, centers && p.before !== null ? picture(D.pictures.centers, p.before, 36, `Centre of cluster ${p.before}`) : null, name(p.before, p.before === null ? "" : before(p.before), "none: it is new")))];
-      if (D.flows) cells.push(el("td", {}, name(p.after, p.after === null ? "" : after(p.after), "none: it is gone")));
+      const cells = [el("td", {}, el("div", { class: "which" }, centers && p.before !== null ? picture(D.pictures.centers, p.before, 36, `Centre of cluster ${p.before}`) : null, name(0, p.before, p.before === null ? "" : before(p.before), "none: it is new")))];
+      if (D.flows) cells.push(el("td", {}, name(1, p.after, p.after === null ? "" : after(p.after), "none: it is gone")));
       cells.push(el("td", { class: "wide" }, shares(p)));
       cells.push(el("td", { class: "number" }, `${change > 0 ? "+" : change < 0 ? "−" : ""}${Math.abs(change).toFixed(1)}`, p.drifted ? el("b", { class: "drift", title: "more than three standard errors" }, " beyond chance") : null));
       if (dates) cells.push(el("td", { class: "number" }, p.distance === null ? "–" : `× ${format(p.distance)}`), el("td", { class: "number" }, p.far === null ? "–" : percent(p.far)), el("td", {}, p.said.join("; ") || "–"));
@@ -47,14 +46,6 @@
     if (!D.flows) $("pairs-title").textContent = "What changed in each cluster";
     $("pairs-note").textContent = (D.flows ? "Clusters are matched one to one, so that as many rows as can stay. " : "") + "The upper bar is the share of the earlier side, the lower one that of the later side; the change is in points." + (dates ? " Distance: mean squared distance to the centre, later rows over earlier ones." : "");
     $("pairs").replaceChildren(el("table", { class: "plain pairs" }, el("thead", {}, el("tr", {}, ...head.map((words) => el("th", { scope: "col" }, words)))), el("tbody", {}, ...lines)));
-  }
-
-  const SVG = "http://www.w3.org/2000/svg";
-  function svg(tag, attributes, ...children) {
-    const node = document.createElementNS(SVG, tag);
-    for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
-    node.append(...children);
-    return node;
   }
 
   // Bars on both sides, one a cluster, in the order of the matches; bands between them.
@@ -68,7 +59,7 @@
     const place = (order, size) => { let y = 0; const found = new Map(); for (const j of order) { const h = size(j) * scale; found.set(j, { y, h, used: 0 }); y += Math.max(h, 12) + gap; } return [found, y]; };
     const [L, a] = place(left, (i) => sum(right.map((j) => of(i, j)))), [R, b] = place(right, (j) => sum(left.map((i) => of(i, j))));
     const height = Math.max(a, b), x0 = 92, x1 = 628;
-    const box = svg("svg", { viewBox: `0 -22 720 ${height + 24}`, class: "flows", role: "img", "aria-label": D.sentence });
+    const box = svg("svg", { viewBox: `0 -22 720 ${height + 24}`, class: "flows", role: "group", "aria-label": D.sentence });
     const label = (x, y, words, anchor, weight = 400) => { const text = svg("text", { x, y, "text-anchor": anchor, "font-weight": weight }); text.textContent = words; return text; };
     box.append(label(x0 - 6, -8, one, "end", 600), label(x1 + 6, -8, two, "start", 600));
     const bands = [];
@@ -81,7 +72,7 @@
       const move = D.moves.findIndex((each) => each.before === i && each.after === j);
       const band = svg("path", { d: `M${x0 + 10},${y0} C${middle},${y0} ${middle},${y1} ${x1 - 10},${y1} V${y1 + h} C${middle},${y1 + h} ${middle},${y0 + h} ${x0 + 10},${y0 + h} Z`, class: matchOf.get(j) === i ? "band stays" : "band moves", style: `fill: ${before(i)}`, "data-flow": `${i}-${j}` });
       const title = svg("title", {});
-      title.textContent = `${rows(flow)}: ${i} of ${one} → ${j} of ${two}`;
+      title.textContent = `${rows(flow)}: ${called(0, i)} of ${one} → ${called(1, j)} of ${two}`;
       band.append(title);
       bands.push(move >= 0 ? svg("a", { href: `#move-${move}`, "aria-label": title.textContent }, band) : band);
     }
@@ -94,6 +85,7 @@
       }
     }
     $("flows").replaceChildren(box);
+    saves("save-flows", "flows", "the flows", (format) => drawnSvg(box, format));
   }
 
   function moves() {
@@ -105,7 +97,7 @@
     const at = new Map(D.rows.map((row, i) => [row, i]));
     $("moves").replaceChildren(...D.moves.map((move, number) => {
       const card = el("article", { class: "card", id: `move-${number}`, tabindex: "-1" },
-        el("h3", {}, spot(before(move.before)), `${move.before} of ${one} → `, spot(after(move.after)), `${move.after} of ${two}`),
+        el("h3", {}, spot(before(move.before)), `${called(0, move.before)} of ${one} → `, spot(after(move.after)), `${called(1, move.after)} of ${two}`),
         el("p", { class: "note" }, rows(move.size)));
       if (move.said.length) card.append(el("h4", {}, `Within cluster ${move.before}, they are set apart by`), el("ul", {}, ...move.said.map((fact) => el("li", {}, fact))));
       card.append(el("h4", {}, "Some of them"), el("div", { class: D.pictures ? "gallery" : "gallery texts" }, ...move.rows.map((row) => {
@@ -123,8 +115,6 @@
   pairs();
   flows();
   moves();
-  for (const section of document.querySelectorAll("main section:not(#summary-section):not([hidden])")) {
-    $("nav").append(el("a", { href: "#" + section.id }, section.querySelector("h2").textContent));
-  }
+  contents();
   document.documentElement.dataset.ready = "yes";
 })();

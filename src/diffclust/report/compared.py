@@ -12,7 +12,7 @@ from .. import __version__
 from ..explain.pictures import displayable
 from ..explain.rows import decoded_centers
 from . import page, page_at, write_page
-from .payload import CENTERS, THUMBNAILS, value_range
+from .pictures import CENTERS, THUMBNAILS, value_range
 from .sprites import sprite
 
 if TYPE_CHECKING:

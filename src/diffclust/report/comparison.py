@@ -15,6 +15,7 @@ from ..explain import words
 from ..explain.clusters import Census, group_means
 from ..explain.rows import Subject
 from ..explain.tables import column_facts
+from .names import given_names
 
 MOVES = 12  # the largest are described
 NAMED = 8  # rows of a move
@@ -81,6 +82,7 @@ class Comparison:
         agreement: adjusted Rand index of the two models' labels; None for one model.
         stayed: share of rows that stay with the matched cluster; None for one model.
         far: share of the later rows that are far from every centre of the first model; None on the same rows.
+        called: names of the clusters on both sides, by number, where the models have `names_`.
     """
 
     names: tuple[str, str]
@@ -91,6 +93,7 @@ class Comparison:
     agreement: float | None
     stayed: float | None
     far: float | None
+    called: tuple[dict[int, str], dict[int, str]]
     subject: Subject = field(repr=False)  # the rows that moves name, as the first model reads them
 
     @property
@@ -138,7 +141,7 @@ class Comparison:
 
     def to_dict(self) -> dict[str, Any]:
         """Everything, as plain lists and numbers."""
-        plain = ("names", "totals", "flows", "agreement", "stayed", "far", "sentence")
+        plain = ("names", "totals", "flows", "agreement", "stayed", "far", "called", "sentence")
         found = {name: words.plain(getattr(self, name)) for name in plain}
         parts = {name: [words.plain(asdict(each)) for each in getattr(self, name)] for name in ("pairs", "moves")}
         return {**found, **parts}
@@ -212,6 +215,7 @@ def compare_models(a: Any, b: Any, X: Any, new: Any = None, *, names: tuple[str,
         agreement=None if a is b else float(metrics.ari(here.labels, there.labels)),
         stayed=None if a is b else float(stays),
         far=None if far is None else float(far.mean()),
+        called=(given_names(a, None).clusters, given_names(b, None).clusters),
         subject=here.subject,
     )
 

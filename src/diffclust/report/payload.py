@@ -1,12 +1,8 @@
-"""Everything the page shows, as plain numbers and strings: what can be turned into JSON.
+"""Everything the page shows, as plain numbers and strings: what can be turned into JSON."""
 
-The page is for one fitted estimator and the rows X. Of many rows a sample is drawn: every row that a card names, and
-evenly spaced others.
-"""
-
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
-from typing import Any, Literal
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,88 +10,55 @@ import torch
 from .. import __version__, metrics
 from ..callbacks import TrainingRecord
 from ..engine.rows import SparseRows
-from ..explain.clusters import Census, describe_cluster
+from ..explain.clusters import Census
 from ..explain.model import explain_model
 from ..explain.pictures import displayable
-from ..explain.rows import Explanations, Subject, decoded_centers, explain_subject
+from ..explain.rows import Subject, decoded_centers
 from ..explain.words import listing, plain
+from .cards import cards
 from .layout import Layout, follow, spread_out
-from .sprites import heat_sprite, sprite
-from .trust import stability, trust, wandering
+from .material import DOUBTFUL, Material, ReportOptions, choose_rows, fingerprint, gather, number, numbers
+from .names import given_names
+from .pictures import CENTERS, pictures, value_range
+from .sprites import sprite
+from .trust import row_stability, trust, wandering
 
-# Bytes of the page that each kind of picture or text may take; together with the numbers they stay below 3 MB.
-THUMBNAILS, HEAT, CENTERS, CAPTIONS = 1_100_000, 600_000, 300_000, 400_000
-CARDS = 100  # clusters with a card of their own
-NAMED = 6  # typical and doubtful rows on a card
-DOUBTFUL = 24  # rows listed as most doubtful of all
+CAPTIONS = 400_000  # bytes of the page that captions may take
 TOP = 10  # contributions and features listed for a row
 WATCHED = 300  # rows on the map of an epoch
 DOUBT = 0.6  # a row with less probability than this counts as doubtful
 
-SampleKind = Literal["image", "text", "table"]
 
-
-@dataclass(frozen=True)
-class Material:
-    """What a report is made from, measured once."""
-
-    estimator: Any
-    census: Census
-    rows: list[int]  # the sample, as row numbers of X
-    explanations: Explanations  # of the sample
-    kind: SampleKind
-    captions: Sequence[str] | None
-
-    @property
-    def place(self) -> dict[int, int]:
-        """Row number -> position in the sample."""
-        return {row: i for i, row in enumerate(self.rows)}
-
-
-def build(
-    estimator: Any,
-    X: Any,
-    *,
-    y: Any,
-    record: TrainingRecord | None,
-    captions: Sequence[str] | None,
-    feature_names: Sequence[str] | None,
-    title: str | None,
-    sample: int,
-    layout: Layout,
-) -> dict[str, Any]:
-    subject = Subject.of(estimator, X, feature_names)
+def build(estimator: Any, X: Any, y: Any, options: ReportOptions) -> dict[str, Any]:
+    subject = Subject.of(estimator, X, options.feature_names)
     n = len(subject.data)
-    if captions is not None and len(captions) != n:
-        raise ValueError(f"captions has {len(captions)} entries for {n} rows.")
-    if y is not None and len(y) != n:
-        raise ValueError(f"y has {len(y)} labels for {n} rows.")
+    options.check(n, y)
     census = Census.of(subject)
-    stays = stability(estimator, census)
+    stays = row_stability(estimator, census)
     wander = wandering(stays)
-    rows = choose_rows(census, sample, wander)
-    sparse = isinstance(subject.given.rows, SparseRows)
-    images = len(subject.data.row_shape) == 3
-    kind: SampleKind = "image" if images else "text" if sparse and captions is not None else "table"
-    material = Material(estimator, census, rows, explain_subject(subject.at(rows)), kind, captions)
+    rows = choose_rows(census, options.sample, wander)
+    material = gather(census, rows, X, options)
     model = explain_model(estimator)
+    named = given_names(estimator, options.names)
     return {
-        "title": title or f"{type(estimator).__name__}: {len(census.means)} clusters of {n:,} rows",
+        "title": options.title or f"{type(estimator).__name__}: {len(census.means)} clusters of {n:,} rows",
         "version": __version__,
-        "kind": kind,
+        "key": fingerprint(census),
+        "names": {"clusters": named.clusters, "rows": named.rows},
+        "kind": material.kind,
         "k": len(census.means),
         "baseline": "an empty row"
-        if sparse or decoded_centers(estimator) is None
+        if isinstance(subject.given.rows, SparseRows) or decoded_centers(estimator) is None
         else "the runner-up's decoded centre",
         "total": n,
         "summary": summary(material, model.sentence, model.repaired),
-        "map": points(material, layout),
-        "pictures": pictures(material) if images else None,
-        "clusters": [card(material, j) for j in shown_clusters(census)],
+        "map": points(material, options.layout, stays),
+        "pictures": pictures(material),
+        **cards(material),
         "doubtful": [material.place[i] for i in census.doubtful(DOUBTFUL)],
         "trust": trust(estimator, census, stays, np.stack([e.sample for e in material.explanations]), rows),
-        "wandering": [[material.place[i], number(float(stays[i]))] for i in wander] if stays is not None else [],
-        "frames": frames(material, record, layout),
+        "wandering": [material.place[i] for i in wander],
+        "frames": frames(material, options.record, options.layout),
         "losses": model.losses,
         "model": {name: model.to_dict()[name] for name in ("parts", "runs")},
         "settings": settings(estimator),
@@ -103,35 +66,8 @@ def build(
     }
 
 
-def choose_rows(census: Census, sample: int, also: Sequence[int] = ()) -> list[int]:
-    """Every row that a card names, and `also` these, then evenly spaced others, in order."""
-    n, shown = len(census.labels), shown_clusters(census)
-    each = max(1, min(NAMED, sample // (4 * len(shown))))
-    named = {i for j in shown for i in (*census.typical(j, each), *census.doubtful(each, j))}
-    named |= {*census.doubtful(DOUBTFUL), *also}
-    others = np.linspace(0, n - 1, min(n, sample)).astype(int)
-    others = others[~np.isin(others, list(named))]
-    keep = max(0, sample - len(named))
-    spread = others[np.linspace(0, len(others) - 1, keep).astype(int)] if keep < len(others) else others
-    return sorted(named | set(spread.tolist()))
-
-
-def shown_clusters(census: Census) -> list[int]:
-    """All clusters, or the largest where there are very many; in their order."""
-    sizes = np.bincount(census.labels, minlength=len(census.means))
-    return sorted(np.argsort(-sizes, kind="stable")[:CARDS].tolist())
-
-
-def number(value: float) -> float:
-    return float(f"{value:.4g}")
-
-
-def numbers(values: Any) -> list[float]:
-    return [number(v) for v in np.asarray(values, dtype=float).ravel().tolist()]
-
-
 def summary(material: Material, about_model: str, repaired: int) -> dict[str, Any]:
-    census, found = material.census, material.estimator.diagnostics_
+    census = material.census
     doubtful = float((census.probability < DOUBT).mean())
     effective = metrics.effective_clusters(census.labels)
     sizes = np.bincount(census.labels, minlength=len(census.means))
@@ -144,7 +80,7 @@ def summary(material: Material, about_model: str, repaired: int) -> dict[str, An
     return {
         "sentence": sentence,
         "model": about_model,
-        "warnings": list(found["warnings"]),
+        "warnings": warnings_of(material.estimator),
         "repaired": repaired,
         "tiles": [
             ["rows", f"{len(census.labels):,}", "all of them clustered"],
@@ -156,7 +92,13 @@ def summary(material: Material, about_model: str, repaired: int) -> dict[str, An
     }
 
 
-def points(material: Material, layout: Layout) -> dict[str, Any]:
+def warnings_of(estimator: Any) -> list[str]:
+    """What the model says of itself: `diagnostics_`, or the warnings in it."""
+    said = getattr(estimator, "diagnostics_", None) or []
+    return [str(line) for line in (said.get("warnings", []) if isinstance(said, Mapping) else said)]
+
+
+def points(material: Material, layout: Layout, stays: np.ndarray | None) -> dict[str, Any]:
     """The map: one column a fact, one entry a sampled row."""
     census, explained = material.census, material.explanations
     flat = spread_out(census.z.cpu().numpy()[material.rows], layout)
@@ -189,6 +131,8 @@ def points(material: Material, layout: Layout) -> dict[str, Any]:
         "of_inputs": explained[0].of_inputs,
         **columns,
     }
+    if stays is not None:
+        facts["stability"] = numbers(stays[material.rows])
     if inputs is not None and explained[0].attributions is not None:
         facts |= features(material, [str(name) for name in inputs])
     if material.captions is not None:
@@ -209,46 +153,6 @@ def features(material: Material, names: list[str]) -> dict[str, Any]:
         "feature": np.searchsorted(shown, heavy).tolist(),
         "feature_weight": [numbers(line) for line in np.take_along_axis(weights, heavy, axis=1)],
         "feature_value": [numbers(line) for line in np.take_along_axis(values, heavy, axis=1)],
-    }
-
-
-def pictures(material: Material) -> dict[str, Any]:
-    """Thumbnails of the sample, their heat maps, and the decoded centres."""
-    samples = np.stack([e.sample for e in material.explanations])  # (n, c, h, w)
-    low, high = value_range(samples)
-    found: dict[str, Any] = {"thumbnails": sprite(displayable(samples, low, high), THUMBNAILS)}
-    if material.explanations[0].attributions is not None:
-        shape = material.explanations[0].shape
-        heat = np.stack([e.attributions for e in material.explanations if e.attributions is not None])
-        heat = heat if shape.layout == "grey" else heat.sum(1 if shape.layout == "channels-first" else 3)
-        found["heat"] = heat_sprite(heat, HEAT)
-    centers = decoded_centers(material.estimator)
-    if centers is not None:
-        found["centers"] = sprite(displayable(material.estimator._as_given(centers).numpy(), low, high), CENTERS)
-    return found
-
-
-def value_range(samples: np.ndarray) -> tuple[float, float]:
-    """What is black and what is white: 0 and 1 where the values fill that, as the networks judge it."""
-    low, high = float(samples.min()), float(samples.max())
-    return (0.0, 1.0) if low >= 0 and 0.5 <= high <= 1 else (low, high)
-
-
-def card(material: Material, j: int) -> dict[str, Any]:
-    names = [str(n) for n in material.explanations[0].feature_names or []] or None
-    cluster = describe_cluster(material.estimator, j, material.census, names, NAMED)
-    place, away, means = material.place, material.census.contrast(j), material.census.means[j]
-    heavy = [i for i in np.argsort(-np.abs(away), kind="stable")[:NAMED].tolist() if away[i]]
-    return {
-        "cluster": j,
-        "size": cluster.size,
-        "share": number(cluster.share),
-        "tightness": None if cluster.relative_tightness is None else number(cluster.relative_tightness),
-        "neighbours": [[i, number(distance)] for i, distance in cluster.neighbours[:3]],
-        "typical": [place[i] for i in cluster.typical or [] if i in place],
-        "doubtful": [place[i] for i, _, _ in cluster.doubtful or [] if i in place],
-        "features": [[names[i], number(away[i]), number(means[i])] for i in heavy] if names else [],
-        "columns": [fact.sentence for fact in (cluster.columns or [])[:NAMED]],
     }
 
 

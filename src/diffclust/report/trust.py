@@ -1,4 +1,5 @@
-"""Can I trust it? How much the restarts agree, which rows wander between them, and whether k-means would do as well."""
+"""Can I trust it? How much the restarts agree, which rows wander between them, how the number of clusters was found,
+and whether k-means would do as well."""
 
 from itertools import combinations
 from typing import Any
@@ -16,19 +17,12 @@ WANDERING = 12  # rows that are named
 HALF = 0.5  # a row wanders if fewer of the other runs agree on it
 
 
-def stability(estimator: Any, census: Census) -> np.ndarray | None:
-    """(n,) In what share of the other restarts a row stays with its cluster, clusters matched one to one. None with one
-    restart, and for rows that are not those of the fit."""
-    runs = [np.asarray(run["labels"]) for run in getattr(estimator, "runs_", []) if run.get("labels") is not None]
-    if len(runs) < 2 or not np.array_equal(census.labels, estimator.labels_):
+def row_stability(estimator: Any, census: Census) -> np.ndarray | None:
+    """(n,) The model's `row_stability_`; None with one restart, and for rows that are not those of the fit."""
+    if not np.array_equal(census.labels, estimator.labels_):
         return None
-    own = next((i for i, labels in enumerate(runs) if np.array_equal(labels, census.labels)), None)
-    others = [labels for i, labels in enumerate(runs) if i != own]
-    stays = []
-    for labels in others:
-        named = metrics.match(census.labels, labels)
-        stays.append(np.array([named.get(label, -1) for label in labels.tolist()]) == census.labels)
-    return np.mean(stays, axis=0)
+    found: np.ndarray | None = getattr(estimator, "row_stability_", None)
+    return found
 
 
 def wandering(stays: np.ndarray | None) -> list[int]:
@@ -42,19 +36,35 @@ def trust(
     estimator: Any, census: Census, stays: np.ndarray | None, samples: np.ndarray, rows: list[int]
 ) -> dict[str, Any]:
     """What the page shows. `samples` are the rows on the map, (n, ...), and `rows` their numbers."""
-    found: dict[str, Any] = {"runs": None, "kmeans": beside_kmeans(samples, census.labels[rows], len(census.means))}
-    if stays is not None:
-        runs = [np.asarray(run["labels"]) for run in estimator.runs_]
-        pairs = [metrics.ari(a, b) for a, b in combinations(runs, 2)]
-        members = [census.labels == j for j in range(len(census.means))]
-        found["runs"] = {
-            "count": len(runs),
-            "others": len(runs) - any(np.array_equal(labels, census.labels) for labels in runs),
-            "agreement": float(np.mean(pairs)),
-            "clusters": [float(stays[own].mean()) if own.any() else None for own in members],
-            "wander": int((stays < HALF).sum()),
-        }
+    return {
+        "runs": None if stays is None else among_runs(estimator, stays),
+        "number": number_of_clusters(estimator),
+        "tree": tree(estimator),
+        "kmeans": beside_kmeans(samples, census.labels[rows], len(census.means)),
+    }
+
+
+def among_runs(estimator: Any, stays: np.ndarray) -> dict[str, Any]:
+    runs = [np.asarray(run["labels"]) for run in estimator.runs_]
+    return {
+        "count": len(runs),
+        "agreement": float(np.mean([metrics.ari(a, b) for a, b in combinations(runs, 2)])),
+        "clusters": estimator.stability_.tolist(),
+        "wander": int((stays < HALF).sum()),
+    }
+
+
+def number_of_clusters(estimator: Any) -> dict[str, Any] | None:
+    """What spoke for each number of clusters, where it was not given."""
+    said = getattr(estimator, "diagnostics_", None)
+    found: dict[str, Any] | None = said.get("number") if isinstance(said, dict) else None
     return found
+
+
+def tree(estimator: Any) -> list[list[float]] | None:
+    """Which clusters are joined first: the two, the height, and how many rows they are together."""
+    joins = getattr(estimator, "hierarchy_", None)
+    return None if joins is None or not len(joins) else np.asarray(joins, dtype=float).tolist()
 
 
 def beside_kmeans(samples: np.ndarray, labels: np.ndarray, k: int) -> dict[str, Any] | None:

@@ -1,0 +1,67 @@
+"""The card of a cluster: its rows, its columns against the whole, its words where they stand."""
+
+from typing import Any
+
+import numpy as np
+
+from ..explain.clusters import describe_cluster
+from .contexts import in_context, words_of_clusters
+from .material import NAMED, Material, number, shown_clusters
+from .spreads import Spread, places, spreads
+
+
+def cards(material: Material) -> dict[str, Any]:
+    """A card for each cluster, and the columns whose values it shows."""
+    shown = shown_clusters(material.census)
+    found = [card(material, j) for j in shown]
+    at = {column.name: i for i, (column, _) in enumerate(places(material.census))}
+    facts = {j: (material.census.facts(j) or [])[:NAMED] for j in shown}
+    wanted = {
+        j: [at[fact.column] for fact in facts[j] if fact.column in at] or [i for i, *_ in each["features"]]
+        for j, each in zip(shown, found, strict=True)
+    }
+    columns: dict[int, Spread] = {}
+    if material.kind == "table":
+        columns = spreads(material.census, {i for each in wanted.values() for i in each})
+    words = telling(material)
+    order = {i: number for number, i in enumerate(columns)}
+    for j, each in zip(shown, found, strict=True):
+        each["features"] = [entry[1:] for entry in each["features"]]
+        each["spreads"] = [[order[i], columns[i].of(j)] for i in wanted[j] if i in columns]
+        each["words"] = words[j] if words else []
+        each["contexts"] = contexts(material, j, words[j]) if words else []
+    return {"clusters": found, "spreads": [column.to_dict() for column in columns.values()]}
+
+
+def telling(material: Material) -> list[list[str]] | None:
+    """The words of each cluster, where rows are texts or have texts beside them."""
+    if material.texts is None:
+        return None
+    return words_of_clusters(material.census, material.texts)
+
+
+def contexts(material: Material, j: int, words: list[str]) -> list[list[Any]]:
+    """Words of a cluster in the texts of its rows on the map, the most typical first."""
+    assert material.texts is not None
+    census, place = material.census, material.place
+    mine = [row for row in material.rows if census.labels[row] == j]
+    mine.sort(key=lambda row: census.distance[row])
+    return [[place[row], *parts] for row, *parts in in_context(words, material.texts, mine)]
+
+
+def card(material: Material, j: int) -> dict[str, Any]:
+    names = [str(n) for n in material.explanations[0].feature_names or []] or None
+    cluster = describe_cluster(material.estimator, j, material.census, names, NAMED)
+    place, away, means = material.place, material.census.contrast(j), material.census.means[j]
+    heavy = [i for i in np.argsort(-np.abs(away), kind="stable")[:NAMED].tolist() if away[i]]
+    return {
+        "cluster": j,
+        "size": cluster.size,
+        "share": number(cluster.share),
+        "tightness": None if cluster.relative_tightness is None else number(cluster.relative_tightness),
+        "neighbours": [[i, number(distance)] for i, distance in cluster.neighbours[:3]],
+        "typical": [place[i] for i in cluster.typical or [] if i in place],
+        "doubtful": [place[i] for i, _, _ in cluster.doubtful or [] if i in place],
+        "features": [[i, names[i], number(away[i]), number(means[i])] for i in heavy] if names else [],
+        "columns": [fact.sentence for fact in (cluster.columns or [])[:NAMED]],
+    }

@@ -1,0 +1,81 @@
+"""Names of clusters and rows: to a file and back, into a report, and what is no such file."""
+
+import json
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from diffclust import TELL, load_names
+from diffclust.report.names import Names, given_names
+
+called = st.dictionaries(st.integers(0, 10**9), st.text(min_size=1, max_size=30).map(str.strip).filter(bool))
+
+
+@pytest.mark.parametrize("kind", ["json", "csv"])
+@given(names=st.builds(Names, called, called))
+def test_there_and_back(tmp_path_factory, kind, names):
+    path = tmp_path_factory.mktemp("names") / f"names.{kind}"
+    names.save(path)
+    assert load_names(path) == names
+
+
+def test_labels_and_names_of_rows():
+    names = Names({0: "cats", 2: "dogs"}, {1: "odd", 3: "fine"})
+    assert names.labels(5).tolist() == [None, "odd", None, "fine", None]
+    assert names.of([0, 1, 2, 2]).tolist() == ["cats", "1", "dogs", "dogs"]
+    with pytest.raises(ValueError, match="row 3 has a name, but there are 2 rows"):
+        names.labels(2)
+
+
+def test_the_callers_names_go_before_the_models(tmp_path):
+    model = SimpleNamespace(names_=["cats", None, "dogs"])
+    assert given_names(SimpleNamespace(), None) == Names()
+    assert given_names(model, None).clusters == {0: "cats", 2: "dogs"}
+    assert given_names(SimpleNamespace(names_={1: "birds"}), None).clusters == {1: "birds"}
+    assert given_names(model, {2: "wolves"}).clusters == {0: "cats", 2: "wolves"}
+    Names({0: "lions"}, {7: "odd"}).save(tmp_path / "names.csv")
+    assert given_names(model, tmp_path / "names.csv") == Names({0: "lions", 2: "dogs"}, {7: "odd"})
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "says"),
+    [
+        ("a.json", "{", "no names as a report exports"),
+        ("a.json", "[" * 100_000, "no names as a report exports"),
+        ("a.json", "[1]", "it should be"),
+        ("a.json", '{"clusters": {"x": "cats"}}', "'x' should be the number of a cluster"),
+        ("a.json", '{"rows": {"-1": "cats"}}', "should be the number of a row"),
+        ("a.json", '{"clusters": {"1": 7}}', "the name of cluster 1 should be a text"),
+        ("a.csv", "", "its first line should be kind,number,name"),
+        ("a.csv", "row,label\n1,a\n", "its first line should be"),
+        ("a.csv", "kind,number,name\ncluster,1\n", "line 2 should be"),
+        ("a.csv", "kind,number,name\ncluster,1,a\nplanet,1,b\n", "line 3 should be"),
+        ("a.txt", "", "a .json or a .csv file"),
+    ],
+)
+def test_what_is_no_file_of_names(tmp_path, name, text, says):
+    (tmp_path / name).write_text(text)
+    with pytest.raises(ValueError, match=says):
+        load_names(tmp_path / name)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_names_reach_the_page(blobs, tmp_path):
+    pytest.importorskip("plotly")
+    from test_report import content
+
+    X = blobs[0].astype("float32")
+    model = TELL(3, network="identity", epochs=2, random_state=0, device="cpu").fit(X)
+    path = tmp_path / "names.json"
+    path.write_text(json.dumps({"clusters": {"1": "small ones"}, "rows": {"4": "odd"}}))
+    data, _ = content(model.report(tmp_path / "r.html", X, layout="PCA", names=path))
+    assert data["names"] == {"clusters": {"1": "small ones"}, "rows": {"4": "odd"}}
+    other, _ = content(model.report(tmp_path / "r.html", X, layout="PCA"))
+    assert other["key"] == data["key"]  # one model and its rows: the browser keeps their names together
+    again = TELL(3, network="identity", epochs=3, random_state=1, device="cpu").fit(X)
+    third, _ = content(again.report(tmp_path / "r.html", X, layout="PCA"))
+    assert third["key"] != data["key"]
+    assert np.unique([data["key"], third["key"]]).size == 2
