@@ -182,14 +182,16 @@ class SharedSettings(BaseEstimator):
         return self.learns_by_neighbours and free and len(rows.row_shape) == 1
 
     def _epochs(self, wish: int | str, data: Data, phase: int) -> int:
-        if wish != "auto":
-            return int(wish)
-        if data.graph is None:
-            return self.auto_epochs(phase, data.steps)
-        if data.steps == 1:
+        return int(wish) if wish != "auto" else self._usual_epochs(phase, len(data), data.steps, data.graph is not None)
+
+    def _usual_epochs(self, phase: int, rows: int, steps: int, neighbours: bool) -> int:
+        """What "auto" means, with so many steps an epoch."""
+        if not neighbours:
+            return self.auto_epochs(phase, steps)
+        if steps == 1:
             return STEPS_OF_ALL_ROWS[phase]
-        steps = max(STEPS[0], STEPS_BY_ROOT * math.sqrt(len(data))) if phase == 0 else STEPS[1]
-        return math.ceil(steps / data.steps)
+        wanted = max(STEPS[0], STEPS_BY_ROOT * math.sqrt(rows)) if phase == 0 else STEPS[1]
+        return math.ceil(wanted / steps)
 
     def _batch_size(self, n: int, neighbours: bool = False) -> int:
         if self.batch_size == "auto":
