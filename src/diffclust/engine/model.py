@@ -134,6 +134,8 @@ class ClusterModel(Trainable):
     By habit a method's model takes its estimator as a third argument, and copies the settings it needs: it keeps no
     reference, so that changing the estimator later does not change what was fitted."""
 
+    start: Any  # a `Start`, or centres: where those begin that the model places
+
     def __init__(self, autoencoder: Autoencoder, clusters: ClusterLayer) -> None:
         super().__init__()
         self.guard: Guard | None = None

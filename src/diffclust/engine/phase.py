@@ -13,6 +13,8 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.optim import Optimizer
 
 from ..nn.autoencoders import Autoencoder, Identity
+from ..nn.hierarchy import cut_tree, ward_tree
+from ..nn.ops import largest, one_hot
 from ..nn.parallel import shared_norms, total
 from .accelerate.layers import fused_layers
 from .data import Batch, Data
@@ -138,6 +140,8 @@ class Phase:
     Args:
         restart: the number of the restart that the phase is part of, for callbacks.
     """
+
+    places = False  # whether it places centres for a phase after it, and so is needed even without an epoch
 
     def __init__(
         self,
@@ -365,3 +369,36 @@ class EmbeddedPhase(Phase):
         super().finish()
         assert isinstance(self.model, ClusterModel)
         self.whole.clusters = self.model.clusters
+
+
+class WidePhase(Phase):
+    """Clustering with more centres than are wanted, which at its end are joined by Ward's rule: `narrow`, a model with
+    the same network, begins with the means of what was joined."""
+
+    places = True
+
+    def __init__(
+        self,
+        name: str,
+        model: ClusterModel,
+        narrow: ClusterModel,
+        data: Data,
+        optimizer: Optimizer | None,
+        epochs: int,
+        **options: Any,
+    ) -> None:
+        super().__init__(name, model, data, optimizer, epochs, **options)
+        self.wide, self.narrow = model, narrow
+
+    @torch.no_grad()
+    def finish(self) -> None:
+        super().finish()
+        z = self.wide.sample_embedding(self.data)
+        member = one_hot(largest(self.wide.clusters.logits(z)), self.wide.clusters.n_clusters).to(z)
+        sizes, sums = member.sum(0), member.T @ z
+        centers = torch.where(sizes[:, None] > 0, sums / sizes.clamp_min(1)[:, None], self.wide.clusters.centers)
+        tree = ward_tree(centers.double().cpu().numpy(), sizes.long().cpu().numpy())
+        joined = torch.from_numpy(cut_tree(tree, self.narrow.clusters.n_clusters)).to(z.device)
+        group = one_hot(joined, self.narrow.clusters.n_clusters).to(z)
+        mass = (group.T @ sizes).clamp_min(1)[:, None]
+        self.narrow.clusters.set_centers(group.T @ sums / mass)

@@ -85,6 +85,7 @@ class PrototypeClusterer(
     code: ClassVar[tuple[str, ...]] = ()  # knobs that may be functions, and without which the model means nothing
     starts: ClassVar[tuple[str, ...]] = ("k-means", "k-means++", "random")
     indivisible: ClassVar[str] = ""  # why several processes cannot share a fit, where they cannot
+    joins: ClassVar[bool] = True  # whether `overcluster` can begin with more centres
 
     # ---- what a method says
 
@@ -165,6 +166,7 @@ class PrototypeClusterer(
             self._check_settings()
             given = read_rows(self, X, fitting=True)
             self._check_size(given)
+            self._check_overcluster()
             self._augmentation(given.rows.row_shape)
             self._check_origin(given)
             self._check_sharing(processes, choose_device(self.device))
@@ -241,6 +243,17 @@ class PrototypeClusterer(
                 raise ValueError('init is an array of centres: give their number as n_clusters, not "auto".')
         elif n < self.n_clusters:
             raise ValueError(f"n_samples={n} should be >= n_clusters={self.n_clusters}.")
+
+    def _check_overcluster(self) -> None:
+        if self.overcluster == 1:
+            return
+        if not self.joins or not self.is_joint():
+            why = "its clusters do not begin with centres" if not self.joins else "its network and centres learn apart"
+            raise ValueError(f"overcluster={self.overcluster:g}: {type(self).__name__} cannot join clusters, {why}.")
+        if not isinstance(getattr(self, "init", "k-means"), str):
+            raise ValueError(
+                f"overcluster={self.overcluster:g}: init is an array of centres, which are not to be joined."
+            )
 
     def _check_origin(self, given: Given) -> None:
         """Where the features are the embedding, centres that are given are not where the model sees the rows."""

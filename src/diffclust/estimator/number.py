@@ -93,7 +93,15 @@ def _half_the_work(estimator: "PrototypeClusterer", given: Given, rows: int) -> 
 def _lens(estimator: E, seed: int, epochs: int) -> E:
     """The method without its clustering: what its network is before the centres are placed."""
     settings = estimator.get_params(deep=False)
-    settings |= {"n_clusters": 1, "n_init": 1, "epochs": 0, "random_state": seed, "callbacks": (), "checkpoint": None}
+    settings |= {
+        "n_clusters": 1,
+        "n_init": 1,
+        "overcluster": 1,
+        "epochs": 0,
+        "random_state": seed,
+        "callbacks": (),
+        "checkpoint": None,
+    }
     settings["pretrain_epochs"] = epochs
     if "init" in settings:
         settings["init"] = "k-means"

@@ -1,5 +1,6 @@
 """From settings and data to restarts that can be trained."""
 
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -11,14 +12,15 @@ from ..callbacks import Watchers
 from ..engine.checkpoint import Checkpoint, CheckpointFolder, comparable
 from ..engine.data import Data
 from ..engine.distributed import current_processes
-from ..engine.model import NeighbourPretraining, Trainable
-from ..engine.phase import EmbeddedPhase, Phase
+from ..engine.model import ClusterModel, NeighbourPretraining, Trainable
+from ..engine.phase import EmbeddedPhase, Phase, WidePhase
 from ..engine.restart import Job, Restart
 from ..engine.rows import SparseRows, TensorRows
 from ..engine.runtime import Randomness, choose_device, choose_precision, restart_seeds, seeded
 from ..nn.neighbours import NeighbourGraph, neighbours_by_words
 from ..reading.inputs import Given
 from . import networks
+from .state import as_it_is
 
 if TYPE_CHECKING:
     from .base import PrototypeClusterer
@@ -121,6 +123,9 @@ def _restart(estimator: "PrototypeClusterer", job: Job, number: int, data: Data,
         for name, learner, epochs in plan
     ]
     epochs = estimator._epochs(estimator.epochs, data, 1)
+    if estimator.overcluster > 1:
+        phases.append(_wide_phase(estimator, model, trained_on, epochs // 2, options))
+        model.start, epochs = "kept", epochs - epochs // 2
     if estimator.is_joint() or not model.network_learns:
         phases.append(Phase("clustering", model, trained_on, estimator.build_optimizer(model), epochs, **options))
     else:
@@ -130,6 +135,16 @@ def _restart(estimator: "PrototypeClusterer", job: Job, number: int, data: Data,
             )
         )
     return Restart(job, number, model, data, phases, randomness)
+
+
+def _wide_phase(
+    estimator: "PrototypeClusterer", model: ClusterModel, data: Data, epochs: int, options: dict[str, Any]
+) -> WidePhase:
+    """The method with `overcluster` times the clusters, around the same network."""
+    wide = as_it_is(estimator)
+    wide.n_clusters = min(len(data), math.ceil(estimator.overcluster * estimator.n_clusters))
+    more = wide.build_model(model.autoencoder, len(data)).to(data.device)
+    return WidePhase("over-clustering", more, model, data, estimator.build_optimizer(more), epochs, **options)
 
 
 def _checkpoint(estimator: "PrototypeClusterer", data: Data) -> Checkpoint:

@@ -34,7 +34,7 @@ from .ops import squared_distances
 NOTHING = 0.15  # silhouettes below say that nothing was found
 NOTHING_IN_ROWS = 0.25  # of the rows themselves, which an encoder has not pulled apart: uniform noise has up to 0.2
 NEXT_TO_BEST = 0.97  # share of the best score from which a smaller number is as good
-VALLEY = 0.45  # a cluster is apart where the density between it and any other is less than this share of theirs
+VALLEY = 0.5  # a cluster is apart where the density between it and any other is less than this share of theirs
 APART = 0.1  # share of rows that must be in such clusters, or outside of them: a few far out make none
 WINDOW = 0.15  # half the width in which that density is taken, as a share of the way between two centres
 MEASURED = 1_000  # rows that clusters are found on, and as many that they are measured on: costs grow with the square
