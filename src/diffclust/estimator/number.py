@@ -27,13 +27,14 @@ FEWEST = 20  # rows at least: fewer say nothing
 FEW, MANY = 10, 50  # max_clusters="auto": at least, where there are as many rows, and at most
 
 
-def with_a_number(estimator: E, given: Given) -> tuple[E, Choice | None]:
-    """The estimator as it builds models: with a number of clusters, and how it was found where it was not given."""
+def with_a_number(estimator: E, given: Given, least: int = 1) -> tuple[E, Choice | None]:
+    """The estimator as it builds models: with a number of clusters, `least` at least, and how it was found where it was
+    not given."""
     if not estimator._number_is_open:
         return estimator, None
     choice = current_processes().of_leader(lambda: _look(estimator, given))
     counted = as_it_is(estimator)
-    counted.n_clusters = choice.n_clusters
+    counted.n_clusters = max(choice.n_clusters, least)
     return counted, choice
 
 

@@ -17,6 +17,7 @@ from ..engine.phase import EmbeddedPhase, Phase, WidePhase
 from ..engine.restart import Job, Restart
 from ..engine.rows import SparseRows, TensorRows
 from ..engine.runtime import Randomness, choose_device, choose_precision, restart_seeds, seeded
+from ..nn.knowledge import Knowledge
 from ..nn.neighbours import NeighbourGraph, neighbours_by_words
 from ..reading.inputs import Given
 from . import networks
@@ -26,7 +27,9 @@ if TYPE_CHECKING:
     from .base import PrototypeClusterer
 
 
-def build_restarts(estimator: "PrototypeClusterer", given: Given, quiet: bool = False) -> list[Restart]:
+def build_restarts(
+    estimator: "PrototypeClusterer", given: Given, quiet: bool = False, knowledge: Knowledge | None = None
+) -> list[Restart]:
     """All that training needs, built: a misfit of network and data shows here."""
     processes, device = current_processes(), choose_device(estimator.device)
     augmentation = estimator._augmentation(given.rows.row_shape)
@@ -34,6 +37,7 @@ def build_restarts(estimator: "PrototypeClusterer", given: Given, quiet: bool = 
     batch_size = estimator._batch_size(len(given.rows), neighbours)
     data = Data(given.rows, device, batch_size, augmentation, processes)
     data.scale = _scale(estimator, given, data)
+    data.knowledge = None if knowledge is None else knowledge.to(device)
     if neighbours:
         data.graph = neighbour_graph(data)
     if callable(estimator.augment):
@@ -102,7 +106,7 @@ def _narrowed(estimator: "PrototypeClusterer", data: Data) -> Data:
     if not len(units.basis):
         return data
     narrow = Data(TensorRows(data.map(units.scaled)), data.device, data.batch_size, data.augment, data.processes)
-    narrow.graph, narrow.scaled = data.graph, units
+    narrow.graph, narrow.scaled, narrow.knowledge = data.graph, units, data.knowledge
     return narrow
 
 
@@ -154,6 +158,8 @@ def _checkpoint(estimator: "PrototypeClusterer", data: Data) -> Checkpoint:
     if estimator.checkpoint is None:
         return Checkpoint(None, 1, {}, seeds)
     identity = {"data": processes.of_leader(data.fingerprint), **estimator._described()}
+    if data.knowledge is not None:
+        identity["what is known"] = data.knowledge.digest()
     folder = CheckpointFolder(estimator.checkpoint)
     defaults = {name: comparable(value) for name, value in type(estimator)().get_params().items()}
     return Checkpoint(folder, estimator.checkpoint_every, identity, seeds, processes, defaults)

@@ -60,7 +60,7 @@ class VaDEModel(ClusterModel):
 
     def place_centers(self, data: Data, start: Start | Tensor) -> None:
         super().place_centers(data, start)
-        if isinstance(start, Tensor):
+        if isinstance(start, Tensor) or data.knowledge is not None:
             self.clusters.fit_(self.sample_embedding(data))
 
     def rate(self, epoch: int) -> float:
