@@ -37,6 +37,7 @@ from .hierarchy import Hierarchical
 from .knowledge import NOTHING_KNOWN, Told, read_knowledge
 from .number import with_a_number
 from .outliers import measure_oddness
+from .regrouping import Regrouping
 from .restarts import build_restarts
 from .selection import choose
 from .settings import SharedSettings, hyperparameters
@@ -54,6 +55,7 @@ class PrototypeClusterer(
     Explainable,
     Answering,
     Hierarchical,
+    Regrouping,
     Steady,
     CallbackSupportMixin,
     ClusterMixin,
@@ -236,6 +238,7 @@ class PrototypeClusterer(
             "runs_": [run.to_dict() for run in runs],
             "_fitted_with": {**self.get_params(deep=False), "n_clusters": len(best.centers)},
             "_oddness": measure_oddness(best.model, restarts[0].data, best.seed),
+            "_names": {j: str(each) for j, each in enumerate(told.classes)},
             **self._described_by(best),
         }
         if choice is not None:

@@ -94,5 +94,7 @@ class Rejecting:
     def _known_oddness(self) -> Oddness:
         oddness: Oddness | None = vars(self).get("_oddness")
         if oddness is None:
-            raise ValueError("This model was saved by a version that knew no outliers: fit it again.")
+            raise ValueError(
+                "This model has no measure of outliers: its clusters were merged or split, or it is an older one."
+            )
         return oddness
