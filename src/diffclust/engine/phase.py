@@ -13,7 +13,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.optim import Optimizer
 
 from ..nn.autoencoders import Autoencoder, Identity
-from ..nn.hierarchy import cut_tree, ward_tree
+from ..nn.joining import join_clusters
 from ..nn.ops import largest, one_hot
 from ..nn.parallel import shared_norms, total
 from .accelerate.layers import fused_layers
@@ -374,8 +374,8 @@ class EmbeddedPhase(Phase):
 
 
 class WidePhase(Phase):
-    """Clustering with more centres than are wanted, which at its end are joined by Ward's rule: `narrow`, a model with
-    the same network, begins with the means of what was joined."""
+    """Clustering with more centres than are wanted, which are joined at its end (see `nn.joining`): `narrow`, a model
+    with the same network, begins with the means of what was joined."""
 
     places = True
 
@@ -395,12 +395,8 @@ class WidePhase(Phase):
     @torch.no_grad()
     def finish(self) -> None:
         super().finish()
+        wanted = self.narrow.clusters.n_clusters
         z = self.wide.sample_embedding(self.data)
-        member = one_hot(largest(self.wide.clusters.logits(z)), self.wide.clusters.n_clusters).to(z)
-        sizes, sums = member.sum(0), member.T @ z
-        centers = torch.where(sizes[:, None] > 0, sums / sizes.clamp_min(1)[:, None], self.wide.clusters.centers)
-        tree = ward_tree(centers.double().cpu().numpy(), sizes.long().cpu().numpy())
-        joined = torch.from_numpy(cut_tree(tree, self.narrow.clusters.n_clusters)).to(z.device)
-        group = one_hot(joined, self.narrow.clusters.n_clusters).to(z)
-        mass = (group.T @ sizes).clamp_min(1)[:, None]
-        self.narrow.clusters.set_centers(group.T @ sums / mass)
+        labels = largest(self.wide.clusters.logits(z))
+        member = one_hot(join_clusters(z, labels, self.wide.clusters.n_clusters, wanted), wanted).to(z)
+        self.narrow.clusters.set_centers(member.T @ z / member.sum(0).clamp_min(1)[:, None])

@@ -82,8 +82,8 @@ class SharedSettings(BaseEstimator):
         n_clusters: how many, or "auto": as many as two networks see that are trained on different halves of the rows:
             what only one of them sees does not count. `diagnostics_["number"]` says what spoke for it.
         max_clusters: the most that n_clusters="auto" looks for. "auto": the root of the number of rows, from 10 to 50.
-        overcluster: the method begins with so many times the clusters, and half way the nearest are joined: two that
-            were one, and one that was two, are put right. 1: it begins with as many as are wanted.
+        overcluster: the method begins with so many times the clusters, and half way those are joined that have no
+            valley between them: two that were one, and one that was two, are put right. 1: as many as are wanted.
         n_init: whole restarts, each from another seed.
         select: the label-free rule that picks one of the restarts: "scatter" (the least share of the embedding's
             variance left inside clusters, so that its scale does not count), "loss" (smallest clustering loss, TELL's
