@@ -57,7 +57,7 @@ def run(folder: Path, name: str, seed: int, device: str) -> list[dict[str, Any]]
     X, y = auto.load(folder, name)
     y = np.unique(y, return_inverse=True)[1]
     began = time.perf_counter()
-    model = TELL(y.max() + 1, n_init=RESTARTS, random_state=seed, device=device).fit(X)
+    model = TELL(int(y.max()) + 1, n_init=RESTARTS, random_state=seed, device=device).fit(X)
     seconds = time.perf_counter() - began
     confidence, right = model.predict_proba(X).max(1), right_rows(y, model.labels_)
     lines = []

@@ -87,3 +87,8 @@ def test_it_survives_a_folder(rows, tmp_path):
 def test_what_cannot_be_is_refused(rows, model, error):
     with pytest.raises(ValueError, match=error):
         model.fit(rows[0])
+
+
+def test_a_number_of_numpys_is_a_number(rows):
+    model = diffclust.TELL(np.int64(4), overcluster=np.float64(2), **SETTINGS).fit(rows[0])
+    assert model.n_clusters_ == 4
