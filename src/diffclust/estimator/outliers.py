@@ -95,6 +95,7 @@ class Rejecting:
         oddness: Oddness | None = vars(self).get("_oddness")
         if oddness is None:
             raise ValueError(
-                "This model has no measure of outliers: its clusters were merged or split, or it is an older one."
+                "This model has no measure of outliers, since its clusters were merged or split, or an older version "
+                "saved it: fit it again."
             )
         return oddness
