@@ -67,6 +67,14 @@ def test_a_checkpoint_between_the_phases_is_gone_on_from(rows, tmp_path):
     np.testing.assert_allclose(again.cluster_centers_, whole.cluster_centers_)
 
 
+def test_a_record_has_one_number_of_centres(rows):
+    record = diffclust.callbacks.TrainingRecord(frames=2)
+    diffclust.TELL(4, overcluster=2, callbacks=[record], **SETTINGS).fit(rows[0])
+    phases = {frame["phase"] for frame in record.runs[0]}
+    assert phases == {"pretraining", "over-clustering", "clustering"}
+    assert {len(frame["centers"]) for frame in record.runs[0] if "centers" in frame} == {4}
+
+
 def test_it_survives_a_folder(rows, tmp_path):
     model = diffclust.TELL(4, overcluster=2, **SETTINGS).fit(rows[0])
     model.save(tmp_path / "model")

@@ -30,6 +30,7 @@ NUMBER = (bool, int, float, Tensor)
 MAX_FALLBACKS = 3  # how often a run may fall back to finite numbers before it stays where it is
 SNAPSHOT_EVERY = 10  # epochs between the states a run can fall back to
 COMPILE_FROM = 20_000  # steps: from here on the fused convolutions win back the time it takes to compile them
+OVER = "over-clustering"  # the phase with more clusters than are wanted
 NORM_BATCHES = 50  # batches that batch norm's final statistics are taken from
 
 

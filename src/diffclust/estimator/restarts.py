@@ -13,7 +13,7 @@ from ..engine.checkpoint import Checkpoint, CheckpointFolder, comparable
 from ..engine.data import Data
 from ..engine.distributed import current_processes
 from ..engine.model import ClusterModel, NeighbourPretraining, Trainable
-from ..engine.phase import EmbeddedPhase, Phase, WidePhase
+from ..engine.phase import OVER, EmbeddedPhase, Phase, WidePhase
 from ..engine.restart import Job, Restart
 from ..engine.rows import SparseRows, TensorRows
 from ..engine.runtime import Randomness, choose_device, choose_precision, restart_seeds, seeded
@@ -148,7 +148,7 @@ def _wide_phase(
     wide = as_it_is(estimator)
     wide.n_clusters = min(len(data), math.ceil(estimator.overcluster * estimator.n_clusters))
     more = wide.build_model(model.autoencoder, len(data)).to(data.device)
-    return WidePhase("over-clustering", more, model, data, estimator.build_optimizer(more), epochs, **options)
+    return WidePhase(OVER, more, model, data, estimator.build_optimizer(more), epochs, **options)
 
 
 def _checkpoint(estimator: "PrototypeClusterer", data: Data) -> Checkpoint:
