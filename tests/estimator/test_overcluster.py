@@ -27,7 +27,7 @@ def test_every_method_joins(rows, name):
     assert model.n_clusters_ == 4
     assert diffclust.metrics.ari(rows[1], model.labels_) > 0.9
     phases = [record["phase"] for record in model.history_]
-    assert phases.count("over-clustering") == 2
+    assert 1 <= phases.count("over-clustering") <= 2  # a method may end its training itself
     assert 1 <= phases.count("clustering") == model.n_iter_ <= 2
     np.testing.assert_array_equal(model.predict(rows[0]), model.labels_)
 
