@@ -14,7 +14,8 @@ from .engine.data import Data
 from .engine.disk import read_regular, written_whole
 from .engine.distributed import current_processes
 from .engine.model import ClusterModel
-from .engine.phase import OVER, Callback, Progress
+from .engine.phase import Callback, Progress
+from .engine.wide import OVER
 from .metrics import accuracy, ari, nmi
 
 __all__ = [

@@ -7,8 +7,8 @@ from sklearn.datasets import make_blobs
 
 import diffclust
 from diffclust.engine.data import Data
-from diffclust.engine.phase import WidePhase
 from diffclust.engine.rows import TensorRows
+from diffclust.engine.wide import WidePhase
 from diffclust.nn.autoencoders import Identity
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")

@@ -13,8 +13,6 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.optim import Optimizer
 
 from ..nn.autoencoders import Autoencoder, Identity
-from ..nn.joining import join_clusters
-from ..nn.ops import largest, one_hot
 from ..nn.parallel import shared_norms, total
 from .accelerate.layers import fused_layers
 from .data import Batch, Data
@@ -30,7 +28,6 @@ NUMBER = (bool, int, float, Tensor)
 MAX_FALLBACKS = 3  # how often a run may fall back to finite numbers before it stays where it is
 SNAPSHOT_EVERY = 10  # epochs between the states a run can fall back to
 COMPILE_FROM = 20_000  # steps: from here on the fused convolutions win back the time it takes to compile them
-OVER = "over-clustering"  # the phase with more clusters than are wanted
 NORM_BATCHES = 50  # batches that batch norm's final statistics are taken from
 
 
@@ -372,32 +369,3 @@ class EmbeddedPhase(Phase):
         super().finish()
         assert isinstance(self.model, ClusterModel)
         self.whole.clusters = self.model.clusters
-
-
-class WidePhase(Phase):
-    """Clustering with more centres than are wanted, which are joined at its end (see `nn.joining`): `narrow`, a model
-    with the same network, begins with the means of what was joined."""
-
-    places = True
-
-    def __init__(
-        self,
-        name: str,
-        model: ClusterModel,
-        narrow: ClusterModel,
-        data: Data,
-        optimizer: Optimizer | None,
-        epochs: int,
-        **options: Any,
-    ) -> None:
-        super().__init__(name, model, data, optimizer, epochs, **options)
-        self.wide, self.narrow = model, narrow
-
-    @torch.no_grad()
-    def finish(self) -> None:
-        super().finish()
-        wanted = self.narrow.clusters.n_clusters
-        z = self.wide.sample_embedding(self.data)
-        labels = largest(self.wide.clusters.logits(z))
-        member = one_hot(join_clusters(z, labels, self.wide.clusters.n_clusters, wanted), wanted).to(z)
-        self.narrow.clusters.set_centers(member.T @ z / member.sum(0).clamp_min(1)[:, None])

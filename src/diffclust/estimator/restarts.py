@@ -13,10 +13,11 @@ from ..engine.checkpoint import Checkpoint, CheckpointFolder, comparable
 from ..engine.data import Data
 from ..engine.distributed import current_processes
 from ..engine.model import ClusterModel, NeighbourPretraining, Trainable
-from ..engine.phase import OVER, EmbeddedPhase, Phase, WidePhase
+from ..engine.phase import EmbeddedPhase, Phase
 from ..engine.restart import Job, Restart
 from ..engine.rows import SparseRows, TensorRows
 from ..engine.runtime import Randomness, choose_device, choose_precision, restart_seeds, seeded
+from ..engine.wide import OVER, WidePhase
 from ..nn.knowledge import Knowledge
 from ..nn.neighbours import NeighbourGraph, neighbours_by_words
 from ..reading.inputs import Given
