@@ -1,13 +1,14 @@
-"""Without a number of clusters: how many are found, and how good they are, beside HDBSCAN and UMAP + HDBSCAN.
+"""How many clusters are found, and how good they are, beside HDBSCAN and UMAP + HDBSCAN; what helps at a given number.
 
     python benchmarks/auto.py --data FOLDER                    # all sets, five seeds
     python benchmarks/auto.py --data FOLDER --sets digits,usps --seeds 2 --methods TELL
     python benchmarks/auto.py --show                           # the table, from the CSV
 
-FOLDER has mnist.npz, usps.npz, coil20.npz, pendigits.npz, and the tables in FOLDER/rows. Labels score and choose
-nothing. "TELL, k given" is told the number of classes: its time is what the search for the number is set against.
-UMAP needs umap-learn. `blob` and `uniform` have one cluster. Results are appended to benchmarks/results/auto.csv; what
-is there is not run again.
+FOLDER has mnist.npz, usps.npz, coil20.npz, pendigits.npz, in itself or in FOLDER/sets, and the tables in FOLDER/rows.
+Labels score and choose nothing. "TELL, k given" is told the number of classes: its time is what the search for the
+number is set against. "TELL, k over" begins with twice as many. "TELL, labels" is told ten labels a class, which are
+not scored, and "TELL, links" two hundred pairs of rows of one class. UMAP needs umap-learn. `blob` and `uniform` have
+one cluster. Results are appended to benchmarks/results/auto.csv; what is there is not run again.
 """
 
 import argparse
@@ -15,7 +16,8 @@ import statistics
 import time
 import warnings
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +26,8 @@ import sheet
 
 RESULTS = Path(__file__).parent / "results" / "auto.csv"
 COLUMNS = ("data", "method", "seed", "classes", "found", "acc", "nmi", "ari", "noise", "seconds", "device")
-METHODS = ("TELL", "TELL, k given", "HDBSCAN", "UMAP + HDBSCAN")
+METHODS = ("TELL", "TELL, k given", "TELL, k over", "TELL, labels", "TELL, links", "HDBSCAN", "UMAP + HDBSCAN")
+LABELS, LINKS = 10, 200  # a class, and in all
 ROWS = "bbc,breast_cancer,mice_protein,movement_libras,pbmc4k,satimage,segment,umist,wine,worm_neuron"
 SETS = f"digits,usps,mnist,pendigits,coil20,{ROWS},blob,uniform"
 
@@ -39,17 +42,37 @@ def load(folder: Path, name: str) -> tuple[np.ndarray, np.ndarray]:
         from diffclust import datasets
 
         return datasets.load("digits")
-    path = folder / f"{name}.npz"
-    arrays = np.load(path if path.exists() else folder / "rows" / path.name)
+    paths = [folder / part / f"{name}.npz" for part in ("", "sets", "rows")]
+    arrays = np.load(next(path for path in paths if path.exists()))
     return arrays["X"] if "X" in arrays else arrays["images"], arrays["labels"]
 
 
-def labels_of(method: str, X: np.ndarray, k: int, seed: int, device: str) -> np.ndarray:
+def knowledge_of(method: str, y: np.ndarray, seed: int) -> dict[str, Any]:
+    """What the method is told of some rows, drawn by the seed."""
+    rng = np.random.default_rng(seed)
+    if method.endswith("labels"):
+        known = np.full(len(y), -1)
+        for each in np.unique(y):
+            some = rng.permutation(np.flatnonzero(y == each))[:LABELS]
+            known[some] = each
+        return {"known": known}
+    if method.endswith("links"):
+        pairs = rng.integers(len(y), size=(100 * LINKS, 2))
+        alike = pairs[(y[pairs[:, 0]] == y[pairs[:, 1]]) & (pairs[:, 0] != pairs[:, 1])]
+        return {"must_link": alike[:LINKS]}
+    return {}
+
+
+def labels_of(
+    method: str, X: np.ndarray, k: int, seed: int, device: str, knowledge: dict[str, Any] | None = None
+) -> np.ndarray:
     """The clusters of the rows; -1 where HDBSCAN says noise."""
     if method.startswith("TELL"):
         from diffclust import TELL
 
-        return TELL(k if "given" in method else "auto", random_state=seed, device=device).fit(X).labels_
+        number, over = "auto" if method == "TELL" else k, 2.0 if method.endswith("over") else 1.0
+        model = TELL(number, overcluster=over, random_state=seed, device=device)
+        return model.fit(X, **(knowledge or {})).labels_
     from sklearn.cluster import HDBSCAN
 
     X = X.reshape(len(X), -1).astype(np.float64)
@@ -68,7 +91,7 @@ def labels_of(method: str, X: np.ndarray, k: int, seed: int, device: str) -> np.
 def run(folder: Path, name: str, method: str, seed: int, device: str) -> dict[str, Any]:
     import torch
 
-    from diffclust import metrics
+    from diffclust import TELL, metrics  # noqa: F401, before the clock
 
     if device == "cpu":
         torch.set_num_threads(1)
@@ -77,9 +100,11 @@ def run(folder: Path, name: str, method: str, seed: int, device: str) -> dict[st
     k = len(np.unique(y))
     clock = time.process_time if device == "cpu" else time.perf_counter
     start = clock()
-    labels = labels_of(method, X, k, seed, device)
+    knowledge = knowledge_of(method, y, seed)
+    labels = labels_of(method, X, k, seed, device, knowledge)
     seconds = clock() - start
-    scores = [100 * figure(y, labels) for figure in (metrics.accuracy, metrics.nmi, metrics.ari)]
+    new = knowledge.get("known", np.full(len(y), -1)) == -1  # rows whose label was not told
+    scores = [100 * figure(y[new], labels[new]) for figure in (metrics.accuracy, metrics.nmi, metrics.ari)]
     figures = (*(f"{score:.2f}" for score in scores), f"{100 * np.mean(labels < 0):.1f}", f"{seconds:.1f}", device)
     return dict(zip(COLUMNS, (name, method, seed, k, len(np.unique(labels[labels >= 0])), *figures), strict=True))
 
@@ -102,8 +127,12 @@ def results_of(work: list[tuple[Any, ...]], jobs: int) -> Iterator[dict[str, Any
     if jobs == 1:
         yield from (run(*each) for each in work)
         return
-    with ProcessPoolExecutor(jobs) as pool:
-        yield from pool.map(run, *zip(*work, strict=True))
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+        for done in as_completed([pool.submit(run, *each) for each in work]):
+            if done.exception() is None:
+                yield done.result()
+            else:
+                print(done.exception(), flush=True)
 
 
 def main() -> None:

@@ -15,6 +15,7 @@ from .engine.disk import read_regular, written_whole
 from .engine.distributed import current_processes
 from .engine.model import ClusterModel
 from .engine.phase import Callback, Progress
+from .engine.wide import OVER
 from .metrics import accuracy, ari, nmi
 
 __all__ = [
@@ -115,7 +116,8 @@ class TrainingRecord:
     """Keeps what a fit looked like at chosen epochs, so that one can watch clusters form.
 
     A frame is a dict of phase, epoch, losses, and the embedding of the watched rows (s, d); of clustering also the
-    labels of these rows, the centres (k, d), and the centres decoded by the network of that epoch (k, ...).
+    labels of these rows, the centres (k, d), and the centres decoded by the network of that epoch (k, ...); of clusters
+    that are yet to be joined (`overcluster`) none of these.
     `runs` has one list of frames for each restart of the last fit. Watching draws no random numbers: the labels stay
     what they were.
 
@@ -152,7 +154,7 @@ class TrainingRecord:
         with progress.model.evaluating(), torch.no_grad():
             z = progress.data.map(model.embed, index.to(progress.data.device))
             frame = {"phase": progress.phase, "epoch": progress.epoch, "losses": progress.losses, "embedding": z.cpu()}
-            if model is progress.model:
+            if model is progress.model and progress.phase != OVER:
                 centers = model.clusters.centers
                 frame["labels"] = model.clusters.logits(z.double()).argmax(1).cpu()
                 frame["centers"] = centers.detach().cpu().clone()

@@ -31,9 +31,11 @@ def test_a_table_from_the_file_to_the_report(works, tmp_path, customers):
     assert labels["id"].tolist() == [f"c{i}" for i in range(30)]
     clusters = pd.read_csv("a/clusters.csv")
     assert clusters["rows"].sum() == 30
-    works("predict", "a", customers, "--out", "n.csv", "--keep", "all")
+    works("predict", "a", customers, "--out", "n.csv", "--keep", "all", "--names")
     again = pd.read_csv("n.csv")
-    assert list(again.columns) == ["row", "id", "income", "plan", "since", "label"]
+    assert list(again.columns) == ["row", "id", "income", "plan", "since", "label", "name"]
+    assert again.groupby("label")["name"].nunique().tolist() == [1, 1]
+    assert again["name"].iloc[0] in out
     assert (again["label"] == labels["label"]).all()
     said = works("explain", "a", "--row", 3)
     assert said.startswith("Row 3: c3\n")

@@ -6,7 +6,18 @@ import torch
 from sklearn.metrics import silhouette_samples
 
 from diffclust.metrics import accuracy
-from diffclust.nn.number import NOTHING, Choice, View, agreement, choose_number, clearer, silhouette, valley
+from diffclust.nn.number import (
+    NEXT_TO_BEST,
+    NOTHING,
+    WINDOW,
+    Choice,
+    View,
+    agreement,
+    choose_number,
+    clearer,
+    silhouette,
+    valley,
+)
 
 
 def twice(z: torch.Tensor) -> tuple[View, View]:
@@ -18,13 +29,14 @@ def twice(z: torch.Tensor) -> tuple[View, View]:
 def test_the_silhouette_is_scikit_learns(k: int) -> None:
     rng = np.random.default_rng(0)
     z, labels = rng.normal(size=(80, 3)), rng.integers(k, size=80)
-    ours = silhouette(torch.tensor(z), torch.tensor(labels), k + 1)  # one cluster is empty
+    far = torch.cdist(torch.tensor(z), torch.tensor(z))
+    ours = silhouette(far, torch.tensor(labels), k + 1)  # one cluster is empty
     np.testing.assert_allclose(ours.numpy(), silhouette_samples(z, labels), atol=1e-10)
 
 
 def test_the_silhouette_of_a_row_alone_is_nothing() -> None:
     z = torch.tensor([[0.0], [0.1], [9.0]])
-    assert silhouette(z, torch.tensor([0, 0, 1]), 2)[2] == 0
+    assert silhouette(torch.cdist(z, z), torch.tensor([0, 0, 1]), 2)[2] == 0
 
 
 def test_agreement_is_the_matched_accuracy() -> None:
@@ -34,12 +46,49 @@ def test_agreement_is_the_matched_accuracy() -> None:
 
 
 def test_the_valley_between_two_clusters_is_counted_by_hand() -> None:
-    """Ten rows at either end and one of each cluster half way; then a third cluster, far off, of two rows."""
+    """Ten rows at either end and one of each cluster half way; then a third cluster, far off, of two rows. One is added
+    to every count."""
     z = torch.tensor([0.0] * 10 + [0.49] + [1.0] * 10 + [0.51] + [50.0, 50.0])[:, None]
     labels = torch.tensor([0] * 11 + [1] * 11 + [2] * 2)
     depth = valley(z, labels, 3)
-    assert depth[0, 1] == depth[1, 0] == pytest.approx(2 / 10)
-    assert depth[0, 2] == depth[1, 2] == 0
+    assert depth[0, 1] == depth[1, 0] == pytest.approx(3 / 11)
+    assert depth[0, 2] == depth[1, 2] == pytest.approx(1 / 3)
+
+
+def test_a_valley_is_that_of_each_pair_alone() -> None:
+    """All pairs at once, against the rows of two clusters projected on the line through their means."""
+    torch.manual_seed(0)
+    z, labels = torch.randn(300, 4), torch.randint(5, (300,))
+    depth = valley(z, labels, 5)
+    for i in range(5):
+        for j in range(i):
+            a, b = z[labels == i], z[labels == j]
+            line = b.mean(0) - a.mean(0)
+            place = (torch.cat([a, b]) - a.mean(0)) @ line / (line @ line)
+            start, middle, end = (int(((place - at).abs() < WINDOW).sum()) for at in (0, 0.5, 1))
+            assert depth[i, j] == depth[j, i] == pytest.approx((middle + 1) / (min(start, end) + 1))
+
+
+def test_a_few_rows_far_out_are_no_cluster() -> None:
+    torch.manual_seed(0)
+    z = torch.randn(800, 4)
+    z[:12] += 100
+    assert choose_number(twice(z), 12).n_clusters == 1
+
+
+def test_of_numbers_that_are_as_good_the_smallest_is_taken() -> None:
+    choice = choose_number(twice(_pairs()), 12)
+    best = max(choice.scores)
+    assert choice.n_clusters == next(
+        k for k, score in zip(choice.candidates, choice.scores, strict=True) if score >= NEXT_TO_BEST * best
+    )
+
+
+def _pairs() -> torch.Tensor:
+    """Three pairs of blobs that touch."""
+    torch.manual_seed(0)
+    near = 3 * torch.eye(6)[[0, 1]].repeat(3, 1) + 9 * torch.eye(6)[[2, 2, 3, 3, 4, 4]]
+    return near.repeat_interleave(80, 0) + torch.randn(480, 6)
 
 
 @pytest.mark.parametrize("k", [2, 3, 6])
@@ -80,3 +129,4 @@ def test_the_clearer_choice_has_the_larger_silhouette_at_its_best() -> None:
     clear = Choice(3, [2, 3], [0.1, 0.4], [1, 1], [0.1, 0.4], 0.1)
     assert clearer(dull, clear) is clear
     assert clearer(Choice(1, [], [], [], [], 1.0), dull) is dull
+    assert clearer(clear._replace(n_clusters=1), dull) is dull  # who sees none does not outvote who sees some

@@ -18,7 +18,7 @@ from diffclust.engine.feed import Feed
 from diffclust.engine.rows import ArrayRows
 from diffclust.reading import sources
 from diffclust.reading.formats import open_parquet
-from diffclust.saving.answers import GROUP, write
+from diffclust.saving.answers import GROUP, More, write
 
 CPU = torch.device("cpu")
 
@@ -169,7 +169,7 @@ def test_answers_are_written_as_they_are_found(X, tmp_path, ending, proba):
     many = np.tile(X, (20, 1))
     model = TELL(3, network="identity", epochs=1, random_state=0, device="cpu").fit(X)
     out = tmp_path / f"labels{ending}"
-    write(out, model.predict_in_parts(many), len(many), proba=proba)
+    write(out, model.predict_in_parts(many), len(many), More(proba))
     if ending == ".npy":
         assert (np.load(out) == model.predict(many)).all()
         return

@@ -127,6 +127,7 @@ def fit(
             "method": type(estimator).__name__,
             "rows": len(labels),
             "sizes": list(estimator.diagnostics_["sizes"]),
+            "names": estimator.names_,
             "number": estimator.diagnostics_.get("number"),
             "clustering_loss": estimator.clustering_loss_,
             "seconds": seconds,
@@ -149,7 +150,9 @@ def fit(
     print_table(["", f"{type(estimator).__name__} on {data}"], rows)
     print_number(estimator.diagnostics_.get("number"))
     if told:
-        print_table(["cluster", "rows", "set apart by"], [[str(j), *line] for j, line in enumerate(told)])
+        named = zip(estimator.names_, told, strict=True)
+        lines = [[str(j), name, *line] for j, (name, line) in enumerate(named)]
+        print_table(["cluster", "name", "rows", "set apart by"], lines)
     print_unlabelled(y)
     print(f"Saved to {out}: 'diffclust predict {out} NEW --out labels.csv' labels new rows.")
     print(f"'diffclust report {out}' makes a page of it, 'diffclust explain {out} --row 0' says why.")
@@ -265,6 +268,7 @@ def predict(
     data: DataArgument,
     out: Annotated[Path, typer.Option(help="A .csv, .parquet or .npy file, written as the rows are read.")],
     proba: Annotated[bool, typer.Option("--proba", help="The probabilities too.")] = False,
+    names: Annotated[bool, typer.Option("--names", help="The name of each row's cluster too.")] = False,
     embeddings: Embeddings = None,
     keep: Keep = None,
     device: Device = "auto",
@@ -274,11 +278,12 @@ def predict(
     """Label the rows of DATA with a fitted model."""
     if out.suffix not in (".csv", ".npy", ".parquet"):
         raise Wrong(f"--out {out} should end in .csv, .parquet or .npy.")
-    if proba and out.suffix == ".npy":
-        raise Wrong("--proba needs a .csv or .parquet file.")
+    for wish, option in ((proba, "--proba"), (names, "--names")):
+        if wish and out.suffix == ".npy":
+            raise Wrong(f"{option} needs a .csv or .parquet file.")
     check_out(out, folder=False, reads=data)
     from ..reading.inputs import read_rows
-    from ..saving.answers import write
+    from ..saving.answers import More, write
     from ..saving.load import opened
 
     saved = opened(model)
@@ -289,7 +294,8 @@ def predict(
     X, _, shown = (Path(data), None, None) if in_groups else read_for(saved, estimator, source)
     own = _own_columns(source, shown, keep)
     given = read_rows(estimator, X, fitting=False)
-    write(out, estimator.predict_in_parts(given), len(given.rows), proba=proba, beside=own)
+    more = More(proba, own, estimator.names_ if names else ())
+    write(out, estimator.predict_in_parts(given), len(given.rows), more)
     if as_json:
         print(json.dumps({"out": str(out), "rows": len(given.rows)}))
     else:

@@ -29,7 +29,8 @@ def print_number(choice: dict[str, Any] | None) -> None:
     print(
         f"{choice['n_clusters']} clusters: networks trained on different halves of the rows agree on "
         f"{100 * choice['agreements'][at]:.0f} % of them (silhouette {choice['silhouettes'][at]:.2f}). "
-        f"Best scores: {', '.join(f'{k} clusters {score:.3f}' for score, k in by_score)}."
+        f"Best scores: {', '.join(f'{k} clusters {score:.3f}' for score, k in by_score)}"
+        f"{'' if by_score[0][1] == choice['n_clusters'] else '; of those next to the best, the fewest'}."
     )
 
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from ..nn.autoencoders import ScaledRows
+from ..nn.knowledge import Knowledge
 from ..nn.neighbours import NeighbourGraph
 from ..nn.parallel import batch_mean, totals
 from .distributed import ALONE, Processes
@@ -33,6 +34,10 @@ class Batch:
     neighbour: Tensor | None = None  # (b, ...) a neighbour of each sample; None where the batch is all rows,
     near: Tensor | None = None  # (b, m) which of the batch's samples are neighbours of each, then
     far: Tensor | None = None  # (b, s) which of the batch's samples, of all processes, are compared with each
+    # where something is known of the data, drawn for this batch:
+    told: Tensor | None = None  # (m + 2 p, ...) m samples whose cluster is known, and both parts of p pairs
+    codes: Tensor | None = None  # (m,) these clusters
+    together: Tensor | None = None  # (p,) whether the two of a pair are together, or apart
 
     def mean(self, values: Tensor) -> Tensor:
         """Over the rows of the whole batch, (b, ...) -> (...)."""
@@ -103,6 +108,7 @@ class Data:
     ) -> None:
         n = len(rows)
         self.graph: NeighbourGraph | None = None  # batches then come with neighbours
+        self.knowledge: Knowledge | None = None  # batches then come with what is known
         self.scaled: ScaledRows | None = None  # the rows' own units, once they are known
         self.scale: Tensor | None = None  # what columns are divided by, where that is said and not told from the values
         self.rows, self.device, self.augment, self.processes = rows.to(device), device, augment, processes

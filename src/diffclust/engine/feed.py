@@ -8,10 +8,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..nn.knowledge import Knowledge
 from ..nn.neighbours import NeighbourGraph
 from .data import Batch, Data
 
 DRAWS = 3  # neighbours drawn a sample, where the batch is all rows and they are in it already
+TOLD = 64  # samples of known cluster that come with a batch, and as many pairs, at most
 FAR = 8  # samples that each is compared with as no neighbours
 
 
@@ -46,6 +48,13 @@ class Feed:
             draws, pairs = (DRAWS, DRAWS * FAR // 4) if self.all_rows else (1, FAR)
             self.neighbours = torch.empty(data.steps, width, draws, dtype=torch.long, device=data.device)
             self.shifts = torch.empty(data.steps, pairs, dtype=torch.long, device=data.device)
+        if data.knowledge is not None:
+            known = data.knowledge
+            self.told = data.take(torch.cat([known.rows, known.pairs.T.flatten()]))
+            counts = min(TOLD, len(known.rows)), min(TOLD, len(known.pairs))
+            self.known, self.linked = (
+                torch.empty(data.steps, count, dtype=torch.long, device=data.device) for count in counts
+            )
 
     def begin(self) -> None:
         edges = self.data.rows.edges()
@@ -57,6 +66,8 @@ class Feed:
             self._shuffle_blocks(edges)
         if self.data.graph is not None:
             self._draw_neighbours(self.data.graph)
+        if self.data.knowledge is not None:
+            self._draw_knowledge(self.data.knowledge)
         self.cursor.zero_()
         self.ahead = None
 
@@ -72,6 +83,11 @@ class Feed:
             place[self.order[0]] = torch.arange(len(place), device=place.device)
             self.neighbours.copy_(place[self.neighbours])
         self.shifts.copy_(torch.randint(1, max(2, data.batch_size), self.shifts.shape, device=data.device))
+
+    def _draw_knowledge(self, known: Knowledge) -> None:
+        """For all of the epoch, as often one as another."""
+        for drawn, among in ((self.known, len(known.rows)), (self.linked, len(known.pairs))):
+            drawn.copy_(torch.randint(max(1, among), drawn.shape, device=drawn.device))
 
     def _shuffle_blocks(self, edges: np.ndarray) -> None:
         """Blocks in random order, or as they come where rows are read forward; the rows of a window of blocks are
@@ -110,10 +126,11 @@ class Feed:
 
     def batch(self) -> Batch:
         index = self.order.index_select(0, self.cursor)[0]
-        neighbours = {} if self.data.graph is None else self._neighbour_fields()
+        beside = {} if self.data.graph is None else self._neighbour_fields()
+        beside |= {} if self.data.knowledge is None else self._knowledge_fields(self.data.knowledge)
         self.cursor += 1
         clean = self.data.take(index) if self.brought is None else self.brought[: len(index)]
-        return Batch(self.data.augment(clean) if self.data.augment else clean, clean, index, **neighbours)
+        return Batch(self.data.augment(clean) if self.data.augment else clean, clean, index, **beside)
 
     def _neighbour_fields(self) -> dict[str, Tensor]:
         """`neighbour`, `near` and `far` of a `Batch`."""
@@ -124,6 +141,14 @@ class Feed:
             return {"near": neighbours, "far": far}
         neighbour = data.take(neighbours[:, 0]) if self.brought is None else self.brought[len(neighbours) :]
         return {"neighbour": data.augment(neighbour) if data.augment else neighbour, "far": far}
+
+    def _knowledge_fields(self, known: Knowledge) -> dict[str, Tensor]:
+        """`told`, `codes` and `together` of a `Batch`."""
+        rows, pairs = (drawn.index_select(0, self.cursor)[0] for drawn in (self.known, self.linked))
+        m, p = len(known.rows), len(known.pairs)
+        told = self.told[torch.cat([rows, m + pairs, m + p + pairs])]
+        told = self.data.augment(told) if self.data.augment else told
+        return {"told": told, "codes": known.codes[rows], "together": known.together[pairs]}
 
 
 def shuffled(data: Data) -> Iterator[Batch]:

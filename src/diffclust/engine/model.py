@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from ..nn.autoencoders import Autoencoder, DenseAutoencoder, RowAutoencoder
 from ..nn.cluster import ClusterLayer, Start
+from ..nn.knowledge import Knowledge, knowledge_loss, place_known, place_linked
 from ..nn.neighbours import neighbour_loss
 from ..nn.ops import largest
 from ..nn.parallel import gathered
@@ -21,6 +22,7 @@ from .guard import Guard
 Losses = dict[str, Tensor]  # named scalar terms, already weighted; the engine minimises their sum
 
 PLACED_ON = 50_000  # rows at most that first centres are placed on: k-means has no more work with more data
+KNOWN = 0.1  # weight of what is known of some rows, beside a method's own loss
 REVIVED_ON = 1024  # rows, drawn at random, among which a dead centre finds a new place
 
 
@@ -134,6 +136,8 @@ class ClusterModel(Trainable):
     By habit a method's model takes its estimator as a third argument, and copies the settings it needs: it keeps no
     reference, so that changing the estimator later does not change what was fitted."""
 
+    start: Any  # a `Start`, or centres: where those begin that the model places
+
     def __init__(self, autoencoder: Autoencoder, clusters: ClusterLayer) -> None:
         super().__init__()
         self.guard: Guard | None = None
@@ -157,10 +161,21 @@ class ClusterModel(Trainable):
         return self.embed(x)
 
     def losses(self, batch: Batch) -> Losses:
-        """Where the data have a neighbour graph, it goes on holding the network while the method trains it."""
-        if batch.far is None or not self.network_learns or "autoencoder" in self.resting:
-            return self.loss(batch)
-        return {**self.loss(batch), "neighbours": self.neighbour_loss(batch)[0]}
+        """Where the data have a neighbour graph, it goes on holding the network while the method trains it; and what is
+        known of some rows counts beside the method's own loss."""
+        losses = self.loss(batch)
+        if batch.far is not None and self.network_learns and "autoencoder" not in self.resting:
+            losses = {**losses, "neighbours": self.neighbour_loss(batch)[0]}
+        if batch.told is not None:
+            losses = {**losses, "knowledge": self.knowledge_loss(batch)}
+        return losses
+
+    def knowledge_loss(self, batch: Batch) -> Tensor:
+        """How far the clusters are from what is known: see `nn.knowledge`."""
+        assert batch.told is not None
+        assert batch.codes is not None
+        assert batch.together is not None
+        return KNOWN * knowledge_loss(self.clusters, self.embed(batch.told), batch.codes, batch.together)
 
     def neighbour_loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """How far neighbours are apart and others near, and the embedded samples: see `nn.neighbours`."""
@@ -219,10 +234,22 @@ class ClusterModel(Trainable):
         return self.clustering_loss(z)
 
     def place_centers(self, data: Data, start: Start | Tensor) -> None:
+        known = data.knowledge
         if isinstance(start, Tensor):
             self.clusters.set_centers(start.to(self.clusters.weight))
-        else:
+        elif known is None or start == "kept":
             self.clusters.place(self.sample_embedding(data), start)
+        else:
+            self._place_by_knowledge(data, known)
+
+    def _place_by_knowledge(self, data: Data, known: Knowledge) -> None:
+        z = self.sample_embedding(data)
+        with self.evaluating():
+            told = [data.map(self.embed, part) for part in (known.rows, *known.pairs.T) if len(part)]
+        if len(known.rows):
+            place_known(self.clusters, z, told[0], known.codes)
+        else:
+            place_linked(self.clusters, z, (told[-2], told[-1]), known.together)
 
     @torch.no_grad()
     def sample_embedding(self, data: Data, size: int = PLACED_ON) -> Tensor:

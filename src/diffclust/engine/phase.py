@@ -139,6 +139,8 @@ class Phase:
         restart: the number of the restart that the phase is part of, for callbacks.
     """
 
+    places = False  # whether it places centres for a phase after it, and so is needed even without an epoch
+
     def __init__(
         self,
         name: str,
@@ -357,7 +359,9 @@ class EmbeddedPhase(Phase):
         embedded.learnt = True
         self.model = self.build_model(Identity(embedded.row_shape), len(embedded)).to(self.data.device)
         self.model.clusters.sphere = self.whole.clusters.sphere
-        self.data = Data(embedded, self.data.device, self.data.batch_size, processes=self.data.processes)
+        known, device = self.data.knowledge, self.data.device
+        self.data = Data(embedded, device, self.data.batch_size, processes=self.data.processes)
+        self.data.knowledge = known
         self.optimizer = self.build_optimizer(self.model)
         super().start(saved)
 

@@ -94,8 +94,8 @@ class Restart:
         self.current.interrupt()
 
     def _start_phase(self, phase: Phase) -> None:
-        """Skipped where a checkpoint has it behind us, or where it has nothing to do; the last one places centres, and
-        so is never skipped for that."""
+        """Skipped where a checkpoint has it behind us, or where it has nothing to do; one that places centres, as the
+        last does, is never skipped for that."""
         with restoring():
             done, current = self.entry["phases"].get(phase.name), self.entry["current"]
             saved = current["state"] if current is not None and current["phase"] == phase.name else None
@@ -108,7 +108,7 @@ class Restart:
             return
         if self.job.interrupted:
             phase.epochs = 0
-        if phase.epochs > 0 or not self.waiting:
+        if phase.epochs > 0 or phase.places or not self.waiting:
             phase.callbacks = self.job.watchers.callbacks
             with restoring() if saved is not None else contextlib.nullcontext():
                 phase.start(saved)

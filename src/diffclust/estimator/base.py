@@ -34,8 +34,10 @@ from . import networks
 from .answering import Answering
 from .explainable import Explainable
 from .hierarchy import Hierarchical
+from .knowledge import NOTHING_KNOWN, Told, read_knowledge
 from .number import with_a_number
 from .outliers import measure_oddness
+from .regrouping import Regrouping
 from .restarts import build_restarts
 from .selection import choose
 from .settings import SharedSettings, hyperparameters
@@ -53,6 +55,7 @@ class PrototypeClusterer(
     Explainable,
     Answering,
     Hierarchical,
+    Regrouping,
     Steady,
     CallbackSupportMixin,
     ClusterMixin,
@@ -85,6 +88,7 @@ class PrototypeClusterer(
     code: ClassVar[tuple[str, ...]] = ()  # knobs that may be functions, and without which the model means nothing
     starts: ClassVar[tuple[str, ...]] = ("k-means", "k-means++", "random")
     indivisible: ClassVar[str] = ""  # why several processes cannot share a fit, where they cannot
+    joins: ClassVar[bool] = True  # whether `overcluster` can begin with more centres
 
     # ---- what a method says
 
@@ -145,18 +149,47 @@ class PrototypeClusterer(
     # ---- learning
 
     @with_callbacks
-    def fit(self, X: Any, y: Any = None) -> Self:
-        """Learn network and centres from the rows X; y is ignored."""
+    def fit(self, X: Any, y: Any = None, *, known: Any = None, must_link: Any = None, cannot_link: Any = None) -> Self:
+        """Learn network and centres from the rows X, and from what is known of some of them, if anything.
+
+        Args:
+            X: the rows.
+            y: ignored, as in every clusterer of scikit-learn: labels that are passed along, as by a pipeline or a grid
+                search that scores with them, are never learnt from.
+            known: (n,) the classes of those rows whose class is known, numbers or names; -1, None or NaN for all
+                others. The first clusters are these classes, in sorted order.
+            must_link: (m, 2) positions of two rows that belong together.
+            cannot_link: (m, 2) positions of two rows that do not.
+        """
         with learning():
             given = self._read(X)
+            told = self._read_knowledge(given, known, must_link, cannot_link)
             with self._reserved(), current_processes().sharing():
-                counted, choice = with_a_number(self, given)
-                restarts = build_restarts(counted, given)
+                counted, choice = with_a_number(self, given, least=max(1, len(told.classes)))
+                restarts = build_restarts(counted, given, knowledge=told.knowledge)
                 train(restarts)
                 run = choose(counted, restarts)
-            self._adopt(restarts, run, choice)
+            self._adopt(restarts, run, choice, told)
         self._warn(stacklevel=3)  # the caller of fit, past scikit-learn's wrapper
         return self
+
+    def _read_knowledge(self, given: Given, known: Any, must_link: Any, cannot_link: Any) -> Told:
+        """What is known of some rows, checked."""
+        processes = current_processes()
+        with processes.together():
+            told = read_knowledge(len(given.rows), known, must_link, cannot_link)
+            if not self._number_is_open and len(told.classes) > self.n_clusters:
+                raise ValueError(f"known has {len(told.classes)} classes, more than n_clusters={self.n_clusters}.")
+            if told.classes and not self.joins:
+                raise ValueError(
+                    f"{type(self).__name__} cannot take known classes: its clusters begin with no centres."
+                )
+            if told.classes and self.overcluster != 1:
+                raise ValueError(f"overcluster={self.overcluster:g}: known classes place their centres: leave it at 1.")
+            if told.classes and not isinstance(getattr(self, "init", "k-means"), str):
+                raise ValueError("init is an array of centres, and known classes place theirs: give one of them.")
+        processes.check_same({"what is known": "" if told.knowledge is None else told.knowledge.digest()})
+        return told
 
     def _read(self, X: Any) -> Given:
         """Settings and data, checked: what is wrong shows before any training."""
@@ -165,6 +198,7 @@ class PrototypeClusterer(
             self._check_settings()
             given = read_rows(self, X, fitting=True)
             self._check_size(given)
+            self._check_overcluster()
             self._augmentation(given.rows.row_shape)
             self._check_origin(given)
             self._check_sharing(processes, choose_device(self.device))
@@ -193,18 +227,24 @@ class PrototypeClusterer(
 
     # ---- bookkeeping
 
-    def _adopt(self, restarts: list[Restart], best: Run, choice: Choice | None = None) -> None:
-        """Keep the chosen run, and how many clusters were chosen and why; nothing of an earlier fit survives."""
+    def _adopt(
+        self, restarts: list[Restart], best: Run, choice: Choice | None = None, told: Told = NOTHING_KNOWN
+    ) -> None:
+        """Keep the chosen run, how many clusters were chosen and why, and how far what is known holds; nothing of an
+        earlier fit survives."""
         runs = [restart.result for restart in restarts if restart.result is not None]
         fitted = {
             **restarts[0].job.attributes,
             "runs_": [run.to_dict() for run in runs],
             "_fitted_with": {**self.get_params(deep=False), "n_clusters": len(best.centers)},
             "_oddness": measure_oddness(best.model, restarts[0].data, best.seed),
+            "_names": {j: str(each) for j, each in enumerate(told.classes)},
             **self._described_by(best),
         }
         if choice is not None:
             fitted["diagnostics_"]["number"] = choice._asdict()
+        if told.knowledge is not None:
+            fitted["diagnostics_"]["known"] = told.describe(best.labels)
         with learns_alone(self):
             become(self, fitted, without=(*fitted_names(self), "_stream", "_waiting"))
 
@@ -241,6 +281,17 @@ class PrototypeClusterer(
                 raise ValueError('init is an array of centres: give their number as n_clusters, not "auto".')
         elif n < self.n_clusters:
             raise ValueError(f"n_samples={n} should be >= n_clusters={self.n_clusters}.")
+
+    def _check_overcluster(self) -> None:
+        if self.overcluster == 1:
+            return
+        if not self.joins or not self.is_joint():
+            why = "its clusters do not begin with centres" if not self.joins else "its network and centres learn apart"
+            raise ValueError(f"overcluster={self.overcluster:g}: {type(self).__name__} cannot join clusters, {why}.")
+        if not isinstance(getattr(self, "init", "k-means"), str):
+            raise ValueError(
+                f"overcluster={self.overcluster:g}: init is an array of centres, which are not to be joined."
+            )
 
     def _check_origin(self, given: Given) -> None:
         """Where the features are the embedding, centres that are given are not where the model sees the rows."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import torch
 
-from ..engine.data import Data
+from ..engine.data import Data, batches
 from ..engine.distributed import alone, current_processes
 from ..engine.loop import train
 from ..engine.rows import TensorRows
@@ -27,13 +27,14 @@ FEWEST = 20  # rows at least: fewer say nothing
 FEW, MANY = 10, 50  # max_clusters="auto": at least, where there are as many rows, and at most
 
 
-def with_a_number(estimator: E, given: Given) -> tuple[E, Choice | None]:
-    """The estimator as it builds models: with a number of clusters, and how it was found where it was not given."""
+def with_a_number(estimator: E, given: Given, least: int = 1) -> tuple[E, Choice | None]:
+    """The estimator as it builds models: with a number of clusters, `least` at least, and how it was found where it was
+    not given."""
     if not estimator._number_is_open:
         return estimator, None
     choice = current_processes().of_leader(lambda: _look(estimator, given))
     counted = as_it_is(estimator)
-    counted.n_clusters = choice.n_clusters
+    counted.n_clusters = max(choice.n_clusters, least)
     return counted, choice
 
 
@@ -55,8 +56,9 @@ def _look(estimator: "PrototypeClusterer", given: Given) -> Choice:
         with seeded(seeds[0], device):
             x = data.map(lambda rows: rows, data.draw(max(FEWEST, min(LOOKED_AT, VALUES // math.prod(data.row_shape)))))
             halves = torch.randperm(len(x), device=device).tensor_split(2)
+        epochs = _half_the_work(estimator, given, len(halves[0]))
         restarts = [
-            build_restarts(_lens(estimator, seed), replace(given, rows=TensorRows(x[half])), quiet=i > 0)[0]
+            build_restarts(_lens(estimator, seed, epochs), replace(given, rows=TensorRows(x[half])), quiet=i > 0)[0]
             for i, (seed, half) in enumerate(zip(seeds, halves, strict=True))
         ]
         train(restarts)
@@ -76,12 +78,32 @@ def _look(estimator: "PrototypeClusterer", given: Given) -> Choice:
             )
 
 
-def _lens(estimator: E, seed: int) -> E:
+def _half_the_work(estimator: "PrototypeClusterer", given: Given, rows: int) -> int:
+    """Epochs of a network on so many rows, such that two of them take no more steps than that of the fit takes alone;
+    where a batch is all rows, as many."""
+    if estimator.pretrain_epochs not in ("auto", 0):
+        return int(estimator.pretrain_epochs)
+    neighbours = estimator._by_neighbours(given.rows)
+    sizes = len(given.rows), rows
+    whole, half = (batches(n, estimator._batch_size(n, neighbours))[0] for n in sizes)
+    of_the_fit = estimator._usual_epochs(0, sizes[0], whole, neighbours)
+    usual = estimator._usual_epochs(0, rows, half, neighbours)
+    return usual if half == 1 and neighbours else min(usual, math.ceil(of_the_fit * whole / (2 * half)))
+
+
+def _lens(estimator: E, seed: int, epochs: int) -> E:
     """The method without its clustering: what its network is before the centres are placed."""
     settings = estimator.get_params(deep=False)
-    settings |= {"n_clusters": 1, "n_init": 1, "epochs": 0, "random_state": seed, "callbacks": (), "checkpoint": None}
-    if settings["pretrain_epochs"] == 0:
-        settings["pretrain_epochs"] = "auto"
+    settings |= {
+        "n_clusters": 1,
+        "n_init": 1,
+        "overcluster": 1,
+        "epochs": 0,
+        "random_state": seed,
+        "callbacks": (),
+        "checkpoint": None,
+    }
+    settings["pretrain_epochs"] = epochs
     if "init" in settings:
         settings["init"] = "k-means"
     return type(estimator)(**settings)

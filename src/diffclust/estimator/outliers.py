@@ -94,5 +94,8 @@ class Rejecting:
     def _known_oddness(self) -> Oddness:
         oddness: Oddness | None = vars(self).get("_oddness")
         if oddness is None:
-            raise ValueError("This model was saved by a version that knew no outliers: fit it again.")
+            raise ValueError(
+                "This model has no measure of outliers, since its clusters were merged or split, or an older version "
+                "saved it: fit it again."
+            )
         return oddness

@@ -1,5 +1,6 @@
 """From settings and data to restarts that can be trained."""
 
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -11,20 +12,25 @@ from ..callbacks import Watchers
 from ..engine.checkpoint import Checkpoint, CheckpointFolder, comparable
 from ..engine.data import Data
 from ..engine.distributed import current_processes
-from ..engine.model import NeighbourPretraining, Trainable
+from ..engine.model import ClusterModel, NeighbourPretraining, Trainable
 from ..engine.phase import EmbeddedPhase, Phase
 from ..engine.restart import Job, Restart
 from ..engine.rows import SparseRows, TensorRows
 from ..engine.runtime import Randomness, choose_device, choose_precision, restart_seeds, seeded
+from ..engine.wide import OVER, WidePhase
+from ..nn.knowledge import Knowledge
 from ..nn.neighbours import NeighbourGraph, neighbours_by_words
 from ..reading.inputs import Given
 from . import networks
+from .state import as_it_is
 
 if TYPE_CHECKING:
     from .base import PrototypeClusterer
 
 
-def build_restarts(estimator: "PrototypeClusterer", given: Given, quiet: bool = False) -> list[Restart]:
+def build_restarts(
+    estimator: "PrototypeClusterer", given: Given, quiet: bool = False, knowledge: Knowledge | None = None
+) -> list[Restart]:
     """All that training needs, built: a misfit of network and data shows here."""
     processes, device = current_processes(), choose_device(estimator.device)
     augmentation = estimator._augmentation(given.rows.row_shape)
@@ -32,6 +38,7 @@ def build_restarts(estimator: "PrototypeClusterer", given: Given, quiet: bool = 
     batch_size = estimator._batch_size(len(given.rows), neighbours)
     data = Data(given.rows, device, batch_size, augmentation, processes)
     data.scale = _scale(estimator, given, data)
+    data.knowledge = None if knowledge is None else knowledge.to(device)
     if neighbours:
         data.graph = neighbour_graph(data)
     if callable(estimator.augment):
@@ -100,7 +107,7 @@ def _narrowed(estimator: "PrototypeClusterer", data: Data) -> Data:
     if not len(units.basis):
         return data
     narrow = Data(TensorRows(data.map(units.scaled)), data.device, data.batch_size, data.augment, data.processes)
-    narrow.graph, narrow.scaled = data.graph, units
+    narrow.graph, narrow.scaled, narrow.knowledge = data.graph, units, data.knowledge
     return narrow
 
 
@@ -121,6 +128,9 @@ def _restart(estimator: "PrototypeClusterer", job: Job, number: int, data: Data,
         for name, learner, epochs in plan
     ]
     epochs = estimator._epochs(estimator.epochs, data, 1)
+    if estimator.overcluster > 1:
+        phases.append(_wide_phase(estimator, model, trained_on, epochs // 2, options))
+        model.start, epochs = "kept", epochs - epochs // 2
     if estimator.is_joint() or not model.network_learns:
         phases.append(Phase("clustering", model, trained_on, estimator.build_optimizer(model), epochs, **options))
     else:
@@ -132,6 +142,16 @@ def _restart(estimator: "PrototypeClusterer", job: Job, number: int, data: Data,
     return Restart(job, number, model, data, phases, randomness)
 
 
+def _wide_phase(
+    estimator: "PrototypeClusterer", model: ClusterModel, data: Data, epochs: int, options: dict[str, Any]
+) -> WidePhase:
+    """The method with `overcluster` times the clusters, around the same network."""
+    wide = as_it_is(estimator)
+    wide.n_clusters = min(len(data), math.ceil(estimator.overcluster * estimator.n_clusters))
+    more = wide.build_model(model.autoencoder, len(data)).to(data.device)
+    return WidePhase(OVER, more, model, data, estimator.build_optimizer(more), epochs, **options)
+
+
 def _checkpoint(estimator: "PrototypeClusterer", data: Data) -> Checkpoint:
     """Where the fit stands: at its beginning, or where the folder says."""
     processes = data.processes
@@ -139,6 +159,8 @@ def _checkpoint(estimator: "PrototypeClusterer", data: Data) -> Checkpoint:
     if estimator.checkpoint is None:
         return Checkpoint(None, 1, {}, seeds)
     identity = {"data": processes.of_leader(data.fingerprint), **estimator._described()}
+    if data.knowledge is not None:
+        identity["what is known"] = data.knowledge.digest()
     folder = CheckpointFolder(estimator.checkpoint)
     defaults = {name: comparable(value) for name, value in type(estimator)().get_params().items()}
     return Checkpoint(folder, estimator.checkpoint_every, identity, seeds, processes, defaults)

@@ -64,6 +64,12 @@ def choose(estimator: "PrototypeClusterer", restarts: list[Restart]) -> Run:
     if networks.compared_as_they_are(data) and not networks.are_choices(data.summary):
         return best  # texts of one topic share few words: many edges leave it, however well it is found
     rows = _on_the_rows(estimator, data, best)
+    if data.knowledge is not None:
+        learnt_keeps, rows_keep = (
+            data.knowledge.kept(torch.from_numpy(run.labels).to(data.device)) for run in (best, rows)
+        )
+        if rows_keep < learnt_keeps:
+            return best
     learnt_cut, rows_cut = (
         data.graph.cut(torch.from_numpy(run.labels).to(data.device), estimator.n_clusters) for run in (best, rows)
     )

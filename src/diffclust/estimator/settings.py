@@ -82,6 +82,8 @@ class SharedSettings(BaseEstimator):
         n_clusters: how many, or "auto": as many as two networks see that are trained on different halves of the rows:
             what only one of them sees does not count. `diagnostics_["number"]` says what spoke for it.
         max_clusters: the most that n_clusters="auto" looks for. "auto": the root of the number of rows, from 10 to 50.
+        overcluster: the method begins with so many times the clusters, and half way those are joined that have no
+            valley between them: two that were one, and one that was two, are put right. 1: as many as are wanted.
         n_init: whole restarts, each from another seed.
         select: the label-free rule that picks one of the restarts: "scatter" (the least share of the embedding's
             variance left inside clusters, so that its scale does not count), "loss" (smallest clustering loss, TELL's
@@ -121,6 +123,7 @@ class SharedSettings(BaseEstimator):
 
     n_clusters: int = knob(8, check=_check_number, kw_only=False)  # a number wherever a model is built
     max_clusters: int | Literal["auto"] = knob("auto", low=1)
+    overcluster: float = knob(1.0, low=1)
     n_init: int = knob(1, low=1)
     select: str = knob("scatter", choices=RULES)
     network: str | nn.Module = knob("auto", check=_check_network)
@@ -182,14 +185,16 @@ class SharedSettings(BaseEstimator):
         return self.learns_by_neighbours and free and len(rows.row_shape) == 1
 
     def _epochs(self, wish: int | str, data: Data, phase: int) -> int:
-        if wish != "auto":
-            return int(wish)
-        if data.graph is None:
-            return self.auto_epochs(phase, data.steps)
-        if data.steps == 1:
+        return int(wish) if wish != "auto" else self._usual_epochs(phase, len(data), data.steps, data.graph is not None)
+
+    def _usual_epochs(self, phase: int, rows: int, steps: int, neighbours: bool) -> int:
+        """What "auto" means, with so many steps an epoch."""
+        if not neighbours:
+            return self.auto_epochs(phase, steps)
+        if steps == 1:
             return STEPS_OF_ALL_ROWS[phase]
-        steps = max(STEPS[0], STEPS_BY_ROOT * math.sqrt(len(data))) if phase == 0 else STEPS[1]
-        return math.ceil(steps / data.steps)
+        wanted = max(STEPS[0], STEPS_BY_ROOT * math.sqrt(rows)) if phase == 0 else STEPS[1]
+        return math.ceil(wanted / steps)
 
     def _batch_size(self, n: int, neighbours: bool = False) -> int:
         if self.batch_size == "auto":

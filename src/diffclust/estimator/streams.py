@@ -22,6 +22,7 @@ from ..engine.rows import TensorRows
 from ..engine.run import fit_temperature
 from ..engine.runtime import Randomness, choose_device, choose_precision, learning
 from ..nn.ops import largest
+from ..nn.regrouped import Regrouped
 from ..reading.inputs import Given, arriving, read_rows
 from .state import become, learns_alone
 
@@ -175,6 +176,8 @@ class Online:
 
     def _take_in(self, X: Any, learn_network: bool) -> None:
         """Change copies of model and stream, since other threads may be reading them; then put both in at once."""
+        if isinstance(self.model_.clusters, Regrouped):
+            raise ValueError("partial_fit moves centres, and clusters that were merged or split have none: fit again.")
         given = read_rows(self, X, fitting=False)
         data = Data(given.rows, choose_device(self.device))
         if self.model_.training or self.model_.clusters.weight.device != data.device:

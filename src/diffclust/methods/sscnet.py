@@ -107,6 +107,7 @@ class SSCNet(PrototypeClusterer):
     reference_size: int = knob(2000, low=2)
     tolerance: float = knob(1e-3, low=0, high=1)
 
+    joins: ClassVar[bool] = False
     indivisible: ClassVar[str] = "its graph is of all rows of a batch"
     papers: ClassVar[dict[str, dict[str, Any]]] = {
         name: {

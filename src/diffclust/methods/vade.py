@@ -27,6 +27,7 @@ from ..engine.model import ClusterModel, Losses
 from ..estimator.knobs import knob
 from ..estimator.settings import hyperparameters
 from ..nn.autoencoders import Autoencoder
+from ..nn.cluster import Start
 from ..nn.mixture import GaussianMixture
 from ..nn.ops import hard
 from .autoencoder import AutoencoderClusterer, paper_settings
@@ -48,12 +49,7 @@ class VaDEModel(ClusterModel):
         self.log_spread = nn.Parameter(torch.zeros(clusters.embedding_dim), requires_grad=self.network_learns)
 
     def before_training(self, data: Data) -> None:
-        z = self.sample_embedding(data)
-        if isinstance(self.start, Tensor):
-            self.clusters.set_centers(self.start.to(self.clusters.weight))
-            self.clusters.fit_(z)
-        else:
-            self.clusters.place(z, self.start)
+        self.place_centers(data, self.start)
         with torch.no_grad():
             log_variance = (FIRST_SPREAD * self.clusters.log_variances.exp().mean()).log().item()
             self.log_spread.fill_(log_variance)
@@ -61,6 +57,11 @@ class VaDEModel(ClusterModel):
                 self.autoencoder.reset_spread(log_variance)
         if self.guard:
             self.guard.look(self.sizes(data))
+
+    def place_centers(self, data: Data, start: Start | Tensor) -> None:
+        super().place_centers(data, start)
+        if isinstance(start, Tensor) or data.knowledge is not None:
+            self.clusters.fit_(self.sample_embedding(data))
 
     def rate(self, epoch: int) -> float:
         return max(self.decay ** (epoch // DECAY_EVERY), LEAST_RATE)

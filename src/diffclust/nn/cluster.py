@@ -19,7 +19,7 @@ from .kmeans import draw_proportional, kmeans, kmeans_plus_plus
 from .ops import ASSIGNMENTS, Assignment, Distance, squared_distances
 from .parallel import totals
 
-Start = Literal["random", "k-means++", "k-means"]
+Start = Literal["random", "k-means++", "k-means", "kept"]
 
 
 class ClusterLayer(nn.Module):
@@ -88,7 +88,8 @@ class ClusterLayer(nn.Module):
 
     @torch.no_grad()
     def place(self, z: Tensor, how: Start = "k-means") -> None:
-        """Centres from the rows z. "random": random directions on the sphere, random rows in the plane."""
+        """Centres from the rows z. "random": random directions on the sphere, random rows in the plane; "kept": where
+        they are."""
         if not bool(z.isfinite().all()):
             raise ValueError("The rows contain NaN or infinity: no centres can be placed on them.")
         z = self.normalize(z)
@@ -99,8 +100,10 @@ class ClusterLayer(nn.Module):
             self.set_centers(kmeans(z, self.n_clusters, n_init=30 if len(z) <= 10_000 else 10).centers)
         elif how == "k-means++":
             self.set_centers(kmeans_plus_plus(z, self.n_clusters))
-        elif how != "random":
-            raise ValueError(f"how={how!r} should be 'k-means', 'k-means++' or 'random'.")
+        elif how not in ("random", "kept"):
+            raise ValueError(f"how={how!r} should be 'k-means', 'k-means++', 'random' or 'kept'.")
+        elif how == "kept":
+            pass
         elif self.sphere:
             self.reset_parameters()
         else:

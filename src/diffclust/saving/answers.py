@@ -5,7 +5,8 @@ import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any, TextIO
+from types import MappingProxyType
+from typing import Any, NamedTuple, TextIO
 
 import numpy as np
 
@@ -17,17 +18,28 @@ Beside = Mapping[str, Sequence[Any]]  # columns of the rows' own
 GROUP = 64  # parts in a row group
 
 
-def write(path: Path, parts: Parts, n: int, *, proba: bool = False, beside: Beside | None = None) -> None:
-    """The labels of n rows, and with `proba` the probabilities, to .csv, .parquet or .npy (labels alone), after the
-    columns that stand `beside` them, by name. The file is there when it is whole; else a former one is."""
+class More(NamedTuple):
+    """What is written of each row with its label."""
+
+    proba: bool = False  # the probabilities
+    beside: Beside = MappingProxyType({})
+    names: Sequence[str] = ()  # of the clusters
+
+
+LABELS_ALONE = More()
+
+
+def write(path: Path, parts: Parts, n: int, more: More = LABELS_ALONE) -> None:
+    """The labels of n rows to .csv, .parquet or .npy (labels alone), with `more`. The file is there when it is whole;
+    else a former one is."""
     with written_whole(path) as part:
-        WRITERS[path.suffix](part, parts, n, proba, beside or {})
+        WRITERS[path.suffix](part, parts, n, more)
 
 
 def as_csv(labels: np.ndarray, beside: Beside) -> bytes:
     """The labels as a .csv file would have them."""
     text = io.StringIO(newline="")
-    _write_lines(text, [(labels, labels[:, None])], False, beside)
+    _write_lines(text, [(labels, labels[:, None])], More(beside=beside))
     return text.getvalue().encode("utf-8", "surrogateescape")
 
 
@@ -35,21 +47,25 @@ def _names(probabilities: np.ndarray) -> list[str]:
     return [f"p{j}" for j in range(probabilities.shape[1])]
 
 
-def _write_csv(path: Path, parts: Parts, n: int, proba: bool, beside: Beside) -> None:
+def _write_csv(path: Path, parts: Parts, n: int, more: More) -> None:
     with path.open("w", newline="", encoding="utf-8", errors="surrogateescape") as file:
-        _write_lines(file, parts, proba, beside)
+        _write_lines(file, parts, more)
 
 
-def _write_lines(file: TextIO, parts: Parts, proba: bool, beside: Beside) -> None:
+def _write_lines(file: TextIO, parts: Parts, more: More) -> None:
+    proba, beside, names = more
     writer = csv.writer(file, lineterminator="\n")
     done = 0
     for labels, probabilities in parts:
         if done == 0:
-            writer.writerow(["row", *map(_no_formula, beside), "label", *(_names(probabilities) if proba else [])])
+            called = ["name"] if names else []
+            chances_of = _names(probabilities) if proba else []
+            writer.writerow(["row", *map(_no_formula, beside), "label", *called, *chances_of])
         chances = [[f"{p:.6f}" for p in row] for row in probabilities] if proba else [[]] * len(labels)
         for i, label in enumerate(labels.tolist()):
             own = [_no_formula(column[done + i], name == "file") for name, column in beside.items()]
-            writer.writerow([done + i, *own, label, *chances[i]])
+            called = [_no_formula(names[label])] if names else []
+            writer.writerow([done + i, *own, label, *called, *chances[i]])
         done += len(labels)
 
 
@@ -60,7 +76,7 @@ def _no_formula(cell: Any, is_file: bool = False) -> Any:
     return f"./{cell}" if is_file else f"'{cell}"
 
 
-def _write_npy(path: Path, parts: Parts, n: int, proba: bool, beside: Beside) -> None:
+def _write_npy(path: Path, parts: Parts, n: int, more: More) -> None:
     with path.open("wb") as file:  # no memory map: on a full disk that is the end of the process
         header = {"descr": "<i8", "fortran_order": False, "shape": (n,)}
         np.lib.format.write_array_header_1_0(file, header)
@@ -68,7 +84,8 @@ def _write_npy(path: Path, parts: Parts, n: int, proba: bool, beside: Beside) ->
             file.write(labels.astype("<i8").tobytes())
 
 
-def _write_parquet(path: Path, parts: Parts, n: int, proba: bool, beside: Beside) -> None:
+def _write_parquet(path: Path, parts: Parts, n: int, more: More) -> None:
+    proba, beside, names = more
     arrow = extra("pyarrow", "data", "Writing a .parquet file")
     parquet = extra("pyarrow.parquet", "data", "Writing a .parquet file", package="pyarrow")
     writer, done = None, 0
@@ -77,6 +94,7 @@ def _write_parquet(path: Path, parts: Parts, n: int, proba: bool, beside: Beside
             columns: dict[str, Any] = {"row": np.arange(done, done + len(labels))}
             columns |= {name: column[done : done + len(labels)] for name, column in beside.items()}
             columns["label"] = labels
+            columns |= {"name": [names[label] for label in labels]} if names else {}
             columns |= dict(zip(_names(probabilities), probabilities.T, strict=True)) if proba else {}
             table = arrow.table(columns)
             writer = writer or parquet.ParquetWriter(path, table.schema)

@@ -111,6 +111,9 @@ def check_fitted(estimator: Any) -> None:
         raise ValueError(f"diagnostics_ should have {k} sizes")
     for size in sizes:
         _check_number("sizes", size, above=-1, whole=True)
+    for j, name in estimator._names.items():
+        if not 0 <= j < k or not isinstance(name, str):
+            raise ValueError(f"cluster {j} is called {name!r:.50}, and there are {k} clusters with names")
     for name, value in estimator.stream_state().items():
         expected = tuple(centers.shape) if name == "origin" else (k,)
         if tuple(value.shape) != expected:

@@ -16,6 +16,7 @@ from ..engine.runtime import learning, seeded
 from ..estimator.outliers import Oddness
 from ..methods import METHODS
 from ..nn.autoencoders import NETWORKS, Autoencoder, Wrapped
+from ..nn.regrouped import rebuilt
 from ..reading.inputs import Shape
 from ..reading.tables import Columns
 from .checks import Frugal, check_fitted, check_sizes, check_values
@@ -109,7 +110,9 @@ def _rebuild(settings: dict[str, Any], tensors: dict[str, Tensor], module: nn.Mo
     builder = cls(**{**params, **fitted_with})  # settings may have been changed since the fit
     builder._check_settings()
     estimator._fitted_with = builder.get_params(deep=False)
-    estimator.model_ = _model(builder, settings["network"], tensors, module)
+    regrouped = settings["fitted"]["diagnostics_"].get("regrouped", [])
+    estimator.model_ = _model(builder, settings["network"], tensors, module, regrouped)
+    estimator._names = {int(j): name for j, name in settings.get("names", {}).items()}  # older versions knew none
     estimator.resume_stream({n.removeprefix("stream."): t for n, t in tensors.items() if n.startswith("stream.")})
     if "outliers.levels" in tensors:  # older versions knew none
         estimator._oddness = Oddness(*(tensors[f"outliers.{name}"] for name in Oddness._fields))
@@ -119,13 +122,20 @@ def _rebuild(settings: dict[str, Any], tensors: dict[str, Tensor], module: nn.Mo
     return estimator
 
 
-def _model(builder: Any, network: dict[str, Any], tensors: dict[str, Tensor], module: nn.Module | None) -> Any:
-    """The model with its weights."""
+def _model(
+    builder: Any,
+    network: dict[str, Any],
+    tensors: dict[str, Tensor],
+    module: nn.Module | None,
+    regrouped: list[list[Any]],
+) -> Any:
+    """The model with its weights; its clusters merged and split as they were."""
     state = {name.removeprefix("model."): t for name, t in tensors.items() if name.startswith("model.")}
     with Frugal(state):
         autoencoder = _network(network, module)
         autoencoder.set_units(state["autoencoder.shift"], state["autoencoder.scale"])
         model = builder.build_model(autoencoder, len(tensors["labels_"]))
+        model.clusters = rebuilt(model.clusters, regrouped)
     check_sizes(model, state)
     model.load_state_dict(state)
     return model.eval()

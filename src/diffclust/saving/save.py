@@ -94,6 +94,7 @@ def save(estimator: Any, folder: str | os.PathLike[str], beside: dict[str, bytes
         "feature_names": getattr(estimator, "feature_names_in_", np.empty(0)).tolist(),
         "columns": None if getattr(estimator, "columns_", None) is None else estimator.columns_.to_dict(),
         "fitted": {name: getattr(estimator, name) for name in SCALARS},
+        "names": {str(j): name for j, name in vars(estimator).get("_names", {}).items()},
         "runs": [{k: v for k, v in run.items() if k != "labels"} for run in estimator.runs_],
     }
     blobs = {

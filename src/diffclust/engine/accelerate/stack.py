@@ -27,7 +27,8 @@ def stack_key_of(phase: Phase) -> Hashable | None:
     key = None if _inherits_stack_key(model) else model.stack_key()
     if key is None or phase.optimizer is None or not data.processes.alone:
         return None
-    sizes = data.steps, data.batch_size, data.row_shape, data.graph is not None
+    told = None if data.knowledge is None else tuple(part.shape for part in data.knowledge)
+    sizes = data.steps, data.batch_size, data.row_shape, data.graph is not None, told
     tensors = tuple((name, t.shape, t.dtype, t.requires_grad) for name, t in tensors_of(model).items())
     return type(model), key, sizes, tensors, model.step_key, phase.precision
 

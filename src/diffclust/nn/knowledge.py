@@ -1,0 +1,111 @@
+"""What is known of some rows, as one more loss: the cluster of a row, two rows together, two rows apart.
+
+With p_i the probabilities of row i, `softmax_j(-|z_i - Ω_j|² / T)`, the loss is the mean over all that is known of::
+
+    -log p_ic                 row i is of cluster c
+    -log Σ_j p_ij p_lj        rows i and l are together
+    -log (1 - Σ_j p_ij p_lj)  they are apart
+
+The last two are the likelihood of Hsu et al., "Multi-class classification without multi-class labels" (ICLR 2019). T is
+that of `predict_proba`, guessed from the rows at hand: what is certain already pulls no more.
+"""
+
+import hashlib
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from .cluster import ClusterLayer
+from .kmeans import draw_proportional, kmeans, lloyd
+from .ops import squared_distances
+
+NARROWEST = 1e-3  # T at least, as a share of the mean distance
+PIECES = 5  # times the clusters, that linked rows are to join
+
+
+class Knowledge(NamedTuple):
+    """Of the rows of a data set, by their positions."""
+
+    rows: Tensor  # (m,) whose cluster is known
+    codes: Tensor  # (m,) which it is
+    pairs: Tensor  # (p, 2) rows that are together, or apart
+    together: Tensor  # (p,) bool
+
+    def to(self, device: torch.device) -> "Knowledge":
+        return Knowledge(*(part.to(device) for part in self))
+
+    def digest(self) -> str:
+        """Of all of it."""
+        parts = (repr(part.tolist()).encode() for part in self)
+        return hashlib.sha256(b"/".join(parts)).hexdigest()
+
+    def kept(self, labels: Tensor) -> float:
+        """The share of all this that holds of labels (n,)."""
+        alike = labels[self.pairs[:, 0]] == labels[self.pairs[:, 1]]
+        holds = torch.cat([labels[self.rows] == self.codes, alike == self.together])
+        return holds.double().mean().item()
+
+
+def knowledge_loss(clusters: ClusterLayer, z: Tensor, codes: Tensor, together: Tensor) -> Tensor:
+    """Of embedded rows z (m + 2 p, d): the m whose clusters are `codes`, then the first of p pairs, then the second."""
+    logits = clusters.logits(z)
+    temperature: float | Tensor | None = clusters.temperature
+    if temperature is None:
+        distances = clusters.read_distances(z, logits).detach()
+        width = 2 / (clusters.embedding_dim - clusters.sphere or 1) * distances.amin(1).mean()
+        temperature = torch.maximum(width, NARROWEST * distances.abs().mean())
+    log_p = torch.log_softmax(logits / (clusters.alpha * temperature), dim=1)
+    m, p = len(codes), len(together)
+    of_rows = -log_p[:m].gather(1, codes[:, None])[:, 0]
+    alike = torch.logsumexp(log_p[m : m + p] + log_p[m + p :], dim=1).clamp_max(-1e-6)
+    of_pairs = -torch.where(together, alike, torch.log(-torch.expm1(alike)))
+    return torch.cat([of_rows, of_pairs]).mean()
+
+
+@torch.no_grad()
+def place_known(clusters: ClusterLayer, z: Tensor, known: Tensor, codes: Tensor) -> None:
+    """Centres from the rows z, where embedded rows `known` (m, d) are of clusters `codes`, 0 to c: k-means (Lloyd) from
+    the means of these, and for clusters that nothing is known of from rows drawn as k-means++ draws (Basu et al.:
+    "Semi-supervised clustering by seeding", ICML 2002). Cluster j stays cluster j."""
+    z, known = clusters.normalize(z), clusters.normalize(known)
+    member = torch.nn.functional.one_hot(codes, int(codes.max()) + 1).to(z.dtype)
+    centers = member.T @ known / member.sum(0)[:, None]
+    nearest = squared_distances(z, centers).amin(1)
+    for _ in range(clusters.n_clusters - len(centers)):
+        new = z[draw_proportional(nearest, 1, None)]
+        nearest = torch.minimum(nearest, squared_distances(z, new)[:, 0])
+        centers = torch.cat([centers, new])
+    clusters.set_centers(lloyd(z, centers).centers)
+
+
+@torch.no_grad()
+def place_linked(clusters: ClusterLayer, z: Tensor, pairs: tuple[Tensor, Tensor], together: Tensor) -> None:
+    """Centres from the rows z, where embedded `pairs`, (p, d) twice, are together or apart: k-means with `PIECES` times
+    the clusters, whose pieces are joined, cheapest first, until as many are left as are wanted. Joining two costs what
+    it does by Ward's rule, times (1 + a) / (1 + t), where t and a are the links between them that say together and
+    apart, as multiples of what pieces of their sizes would have by chance. A loss cannot do this: it joins what belongs
+    together, and leaves the second centre without rows."""
+    z = clusters.normalize(z)
+    wanted = clusters.n_clusters
+    found = kmeans(z, min(len(z), PIECES * wanted), n_init=10)
+    ends = [squared_distances(clusters.normalize(part), found.centers).argmin(1) for part in pairs]
+    links = found.centers.new_zeros(2, len(found.centers), len(found.centers)).double()
+    ones = torch.ones(len(together), dtype=torch.double, device=z.device)
+    links.index_put_((together.long(), ends[0], ends[1]), ones, accumulate=True)
+    apart, linked = links + links.transpose(1, 2)
+    size = torch.bincount(found.labels, minlength=len(found.centers)).double().clamp_min(1)
+    center, alive = found.centers.double(), torch.ones(len(size), dtype=torch.bool, device=z.device)
+    for _ in range(len(size) - wanted):
+        weight = size[:, None] * size / (size[:, None] + size)
+        chance = len(together) * size[:, None] * size / (len(z) ** 2 / 2)
+        cost = weight * squared_distances(center, center) * (chance + apart) / (chance + linked)
+        cost = cost.masked_fill(~(alive[:, None] & alive), torch.inf).fill_diagonal_(torch.inf)
+        i, j = divmod(int(cost.argmin()), len(size))
+        center[i] = (size[i] * center[i] + size[j] * center[j]) / (size[i] + size[j])
+        size[i] += size[j]
+        for table in (apart, linked):
+            table[i] += table[j]
+            table[:, i] += table[:, j]
+        alive[j] = False
+    clusters.set_centers(center[alive].to(z.dtype))

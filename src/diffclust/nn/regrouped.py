@@ -1,0 +1,106 @@
+"""Clusters that were joined, or taken apart, after they were learnt: layers around a layer.
+
+Joining i and j leaves every boundary to the others where it was: the logit of the two is the larger one. Taking i apart
+between the centres a and b does, too: of its two parts the nearer one has the logit of i, and the other as much less as
+it is farther, so that the larger of the two is what i had. So all rows but those asked about stay where they are.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from .cluster import ClusterLayer
+
+MANY = 100  # layers around a layer
+
+
+class Regrouped(ClusterLayer):
+    """A layer whose logits are made of those of the layer `inner`, which is left as it is."""
+
+    weight: nn.Parameter
+
+    def __init__(self, inner: ClusterLayer, n_clusters: int) -> None:
+        super().__init__(n_clusters, inner.embedding_dim, alpha=inner.alpha)
+        self.inner = inner
+        self.tied, self.sphere, self.assignment = inner.tied, inner.sphere, inner.assignment
+        self.temperature = inner.temperature
+        self.weight.requires_grad_(False)  # means for people to look at: answers come from `inner`
+
+    def normalize(self, x: Tensor) -> Tensor:
+        return self.inner.normalize(x)
+
+    def logits(self, z: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    def read_distances(self, z: Tensor, logits: Tensor) -> Tensor:
+        return self.inner.read_distances(z, logits)
+
+    def distances(self, z: Tensor) -> Tensor:
+        return self.read_distances(z, self.logits(z))
+
+    @torch.no_grad()
+    def show(self, centers: Tensor) -> None:
+        """What `centers` says, (k, d)."""
+        self.weight.copy_(2 * self.alpha * centers)
+
+
+class Joined(Regrouped):
+    """Clusters i < j as one, which is number i; the last takes the number j."""
+
+    def __init__(self, inner: ClusterLayer, i: int, j: int) -> None:
+        super().__init__(inner, inner.n_clusters - 1)
+        self.i, self.j = i, j
+
+    def logits(self, z: Tensor) -> Tensor:
+        logits = self.inner.logits(z)
+        both = torch.maximum(logits[:, self.i], logits[:, self.j])
+        return torch.stack([both if old == self.i else logits[:, old] for old in self.sources()], dim=1)
+
+    def sources(self) -> list[int]:
+        """Of each cluster, which it was of `inner`."""
+        return renumbered(self.inner.n_clusters, self.j)
+
+
+class Parted(Regrouped):
+    """Cluster i as two, number i and a new last one: the nearer of two `parts` (2, d)."""
+
+    parts: Tensor
+
+    def __init__(self, inner: ClusterLayer, i: int) -> None:
+        super().__init__(inner, inner.n_clusters + 1)
+        self.i = i
+        self.register_buffer("parts", torch.zeros(2, inner.embedding_dim))
+
+    def logits(self, z: Tensor) -> Tensor:
+        logits = self.inner.logits(z)
+        parts = self.parts.to(logits)
+        nearness = self.alpha * (2 * z.to(logits) @ parts.T - parts.square().sum(1))
+        ahead = nearness[:, 0] - nearness[:, 1]
+        own = logits[:, self.i]
+        columns = list(logits.unbind(1))
+        columns[self.i] = own + ahead.clamp_max(0)
+        return torch.stack([*columns, own - ahead.clamp_min(0)], dim=1)
+
+
+def renumbered(k: int, j: int) -> list[int]:
+    """The numbers of k clusters where j is gone: the last takes its place."""
+    kept = list(range(k - 1))
+    if j < k - 1:
+        kept[j] = k - 1
+    return kept
+
+
+def rebuilt(inner: ClusterLayer, steps: list[list[Any]]) -> ClusterLayer:
+    """The layer with all that was done to it: ["merge", i, j] and ["split", i], in order."""
+    if len(steps) > MANY:
+        raise ValueError(f"its clusters were merged and split {len(steps)} times: at most {MANY} can be read")
+    for what, *which in steps:
+        if what not in ("merge", "split") or any(type(i) is not int or not 0 <= i < inner.n_clusters for i in which):
+            raise ValueError(f"{[what, *which]} is not a cluster merged or split")
+        if what == "merge" and (len(which) != 2 or which[0] >= which[1]):
+            raise ValueError(f"{which} are not two clusters to merge")
+        if what == "split" and len(which) != 1:
+            raise ValueError(f"{which} is not one cluster to split")
+        inner = Joined(inner, *which) if what == "merge" else Parted(inner, *which)
+    return inner
