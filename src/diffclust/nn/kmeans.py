@@ -104,6 +104,6 @@ def kmeans(
     if len(x) < n_clusters:
         raise ValueError(f"{len(x)} rows cannot make n_clusters={n_clusters} clusters.")
     starts = torch.stack([kmeans_plus_plus(x, n_clusters, generator) for _ in range(n_init)])
-    at_once = max(1, AT_ONCE // (len(x) * (n_clusters + x.shape[1])))
+    at_once = max(1, AT_ONCE // (len(x) * (int(n_clusters) + x.shape[1])))
     results = (_lloyd(x, some, max_iter, TOLERANCE) for some in starts.split(at_once))
     return min(results, key=lambda result: result.inertia)
