@@ -39,6 +39,7 @@ from .outliers import measure_oddness
 from .restarts import build_restarts
 from .selection import choose
 from .settings import SharedSettings, hyperparameters
+from .soundness import examine
 from .stability import Steady
 from .state import as_it_is, become, fitted_names, learns_alone
 from .streams import Online
@@ -71,7 +72,7 @@ class PrototypeClusterer(
         n_iter_: how many of these epochs were of clustering.
         runs_: every restart as a dict: labels, history, losses, seed.
         seed_: of the restart that was kept.
-        diagnostics_: sizes of the clusters, repairs, warnings; how their number was found.
+        diagnostics_: sizes of the clusters, repairs, what speaks against them ("warnings"); how their number was found.
         model_: the `nn.Module`, usable on its own.
         n_features_in_: columns of X.
         feature_names_in_: their names, where X had some.
@@ -197,6 +198,7 @@ class PrototypeClusterer(
     def _adopt(self, restarts: list[Restart], best: Run, choice: Choice | None = None) -> None:
         """Keep the chosen run, and how many clusters were chosen and why; nothing of an earlier fit survives."""
         runs = [restart.result for restart in restarts if restart.result is not None]
+        soundness = examine(best, runs, restarts[0].data, by_distance=self.falls_back)
         fitted = {
             **restarts[0].job.attributes,
             "runs_": [run.to_dict() for run in runs],
@@ -204,6 +206,7 @@ class PrototypeClusterer(
             "_oddness": measure_oddness(best.model, restarts[0].data, best.seed),
             **self._described_by(best),
         }
+        fitted["diagnostics_"]["soundness"] = soundness
         if choice is not None:
             fitted["diagnostics_"]["number"] = choice._asdict()
         with learns_alone(self):
