@@ -44,7 +44,7 @@ def counts() -> dict[str, int]:
         "megabytes": int(said["VmRSS"].split()[0]) // 1024,
         "threads": int(said["Threads"]),
         "files": len(os.listdir("/proc/self/fd")),
-        "tensors": sum(isinstance(thing, torch.Tensor) for thing in gc.get_objects()),
+        "tensors": sum(issubclass(type(thing), torch.Tensor) for thing in gc.get_objects()),
     }
 
 
