@@ -14,7 +14,7 @@ from sklearn.metrics import adjusted_rand_score
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from diffclust import baselines
-from diffclust.baselines import BASELINES, Spectral
+from diffclust.baselines import BASELINES, ZAC, Spectral
 from diffclust.metrics import accuracy
 
 SUBSPACES = ["ssc", "lsr1", "lsr2", "lrr", "lrsc", "slrr", "smr"]
@@ -166,6 +166,12 @@ def test_a_tensor_with_a_gradient_is_rows_and_a_numpy_integer_a_number(blobs):
     expected = BASELINES["lsc-k"](X, 3, 0)
     assert np.array_equal(BASELINES["lsc-k"](torch.tensor(X, requires_grad=True), k, 0), expected)
     assert np.array_equal(Spectral(k, random_state=0).fit(X).labels_, Spectral(3, random_state=0).fit(X).labels_)
+
+
+def test_zac_takes_any_number_of_neighbours(blobs):
+    X = blobs[0]
+    for n_neighbors in (1, 2, 3, 200):
+        assert np.unique(ZAC(4, n_neighbors=n_neighbors, random_state=0).fit(X).labels_).tolist() == [0, 1, 2, 3]
 
 
 def test_kmeans_takes_sparse_rows(blobs):
