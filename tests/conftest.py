@@ -1,12 +1,14 @@
 import functools
 import inspect
 import os
+import random
 import signal
 import sys
 import warnings
 from dataclasses import fields
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from sklearn.datasets import load_digits, make_blobs
@@ -24,13 +26,19 @@ torch.set_num_threads(1)
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"  # kernels run on the CPU then, slowly; read when Triton is first imported
 
+# Data, networks and estimators of the shared tests are drawn from it: the same ones every time, or others by
+# DIFFCLUST_TESTS_SEED=7; "any" draws one, which is told at the end. `make seeds` goes through twenty.
+SEED = os.environ.get("DIFFCLUST_TESTS_SEED", "0")
+SEED = random.SystemRandom().randrange(1000) if SEED == "any" else int(SEED)
+os.environ["DIFFCLUST_TESTS_SEED"] = str(SEED)  # for the processes of xdist
+
 TESTS = Path(__file__).parent
 ESTIMATORS = [method.estimator for method in METHODS]
 # What the base class promises is tried on two methods: one that learns online and takes turns, and one with a rate,
 # figures, a state, an assignment and a pretraining of its own. `@two_methods` above a test that asks for `method`.
 TWO_METHODS = ["TELL", "CrossMetric"]
 two_methods = pytest.mark.parametrize("method", TWO_METHODS, indirect=True)
-QUICK = {"pretrain_epochs": 3, "epochs": 4, "random_state": 0, "device": "cpu"}
+QUICK = {"pretrain_epochs": 3, "epochs": 4, "random_state": SEED, "device": "cpu"}
 # rules by which a method ends early: off, where tests count epochs
 OWN_STOP = {
     "DEC": {"tolerance": 0},
@@ -109,10 +117,22 @@ def _is_quick(item):
     return path.name == "test_common.py" and method in TWO_METHODS
 
 
+def _is_swept(item):
+    """Whether a test's data or estimators are drawn from SEED, so that it is part of `make seeds`."""
+    place, drawn = item.path.relative_to(TESTS).parts[0], {"quick", "fit_of", "fitted_images", "blobs", "digits"}
+    return place == "nn" or (place in ("test_common.py", "methods") and bool(drawn & set(item.fixturenames)))
+
+
+def pytest_terminal_summary(terminalreporter):
+    terminalreporter.write_line(f"DIFFCLUST_TESTS_SEED={SEED}")
+
+
 def pytest_collection_modifyitems(items):
     for item in items:
         if _is_quick(item) and not item.get_closest_marker("slow"):
             item.add_marker("quick")
+        if _is_swept(item):
+            item.add_marker("swept")
     if not torch.cuda.is_available():
         for item in items:
             if item.get_closest_marker("gpu"):
@@ -121,7 +141,7 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(autouse=True)
 def _seed():
-    torch.manual_seed(0)
+    torch.manual_seed(SEED)
 
 
 @pytest.fixture(autouse=True)
@@ -188,13 +208,14 @@ def fitted_images(method, fit_of):
 
 @pytest.fixture(scope="session")
 def blobs():
-    return make_blobs(150, 6, centers=3, cluster_std=0.5, random_state=3)
+    return make_blobs(150, 6, centers=3, cluster_std=0.5, random_state=3 + SEED)
 
 
 @pytest.fixture(scope="session")
 def digits():
     data = load_digits(n_class=4)
-    return (data.images[:200] / 16).astype("float32"), data.target[:200]
+    some = np.random.default_rng(SEED).permutation(len(data.images))[:200] if SEED else slice(200)
+    return (data.images[some] / 16).astype("float32"), data.target[some]
 
 
 # --- several fits at once

@@ -7,13 +7,14 @@ import warnings
 import numpy as np
 import pytest
 import scipy.sparse as sp
+import torch
 from sklearn.cluster import AgglomerativeClustering
 from sklearn.datasets import make_blobs
 from sklearn.metrics import adjusted_rand_score
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from diffclust import baselines
-from diffclust.baselines import BASELINES
+from diffclust.baselines import BASELINES, ZAC, Spectral
 from diffclust.metrics import accuracy
 
 SUBSPACES = ["ssc", "lsr1", "lsr2", "lrr", "lrsc", "slrr", "smr"]
@@ -158,6 +159,19 @@ def test_gmm_sees_different_widths():
     y = np.arange(600) // 300
     assert adjusted_rand_score(y, BASELINES["gmm"](X, 2, 0)) > 0.97
     assert adjusted_rand_score(y, BASELINES["kmeans"](X, 2, 0)) < 0.8
+
+
+def test_a_tensor_with_a_gradient_is_rows_and_a_numpy_integer_a_number(blobs):
+    X, k = blobs[0], np.int64(3)
+    expected = BASELINES["lsc-k"](X, 3, 0)
+    assert np.array_equal(BASELINES["lsc-k"](torch.tensor(X, requires_grad=True), k, 0), expected)
+    assert np.array_equal(Spectral(k, random_state=0).fit(X).labels_, Spectral(3, random_state=0).fit(X).labels_)
+
+
+def test_zac_takes_any_number_of_neighbours(blobs):
+    X = blobs[0]
+    for n_neighbors in (1, 2, 3, 200):
+        assert np.unique(ZAC(4, n_neighbors=n_neighbors, random_state=0).fit(X).labels_).tolist() == [0, 1, 2, 3]
 
 
 def test_kmeans_takes_sparse_rows(blobs):

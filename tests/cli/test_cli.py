@@ -393,6 +393,20 @@ def test_warnings_are_one_line(run, tmp_path):
     assert err.count("\n") == 1
 
 
+def test_strict_is_an_exit_code_and_the_warnings_are_the_last_lines(run, tmp_path, blobs):
+    np.save(tmp_path / "x.npy", np.repeat([[0.0, 1.0]], 10, axis=0))
+    for more in ((), ("--json",)):
+        assert run("fit", "x.npy", "-k", 3, "--out", "a", *SHORT, *more)[0] == 0
+        code, out, err = run("fit", "x.npy", "-k", 3, "--out", "a", "--strict", *SHORT, *more)
+        assert code == 3
+        assert err.splitlines()[-1].startswith("diffclust: warning: Collapse: 10 of 10 rows")
+    assert json.loads(out)["warnings"]
+    assert json.loads(out)["soundness"]["together"] is None  # of a collapse nothing more is asked
+    assert diffclust.load(tmp_path / "a").diagnostics_["collapsed"]
+    code, _, err = run("fit", rows_npy(tmp_path, *blobs), "-k", 3, "--out", "b", "--strict", *SHORT)
+    assert (code, err) == (0, "")
+
+
 # --- bad data
 
 

@@ -14,6 +14,7 @@ A case is made from its number and the seed alone: `--only 1234 --seed 0` does i
 import argparse
 import contextlib
 import csv
+import functools
 import multiprocessing
 import os
 import random
@@ -22,11 +23,13 @@ import shutil
 import signal
 import sys
 import tempfile
+import threading
 import time
 import traceback
 import warnings
 from collections import Counter
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
 import torch
@@ -58,17 +61,26 @@ def _too_long(*_):
 
 @contextlib.contextmanager
 def in_time():
-    """Inside, too much work and too much waiting end in an error."""
-    kinds = (signal.SIGPROF, signal.ITIMER_PROF, SECONDS), (signal.SIGALRM, signal.ITIMER_REAL, WAITING)
-    before = [signal.signal(number, _too_long) for number, _, _ in kinds]
-    for _, timer, seconds in kinds:
+    """Inside, too much work and too much waiting end in an error; work that never comes back to Python, the process."""
+    kinds = (
+        (signal.SIGPROF, signal.ITIMER_PROF, SECONDS, _too_long),
+        (signal.SIGALRM, signal.ITIMER_REAL, WAITING, _too_long),
+        (signal.SIGVTALRM, signal.ITIMER_VIRTUAL, 3 * SECONDS, signal.SIG_DFL),
+    )
+    before = [signal.signal(number, handler) for number, _, _, handler in kinds]
+    for _, timer, seconds, _ in kinds:
         signal.setitimer(timer, seconds)
     try:
         yield
     finally:
-        for (number, timer, _), handler in zip(kinds, before, strict=True):
+        for (number, timer, _, _), handler in zip(kinds, before, strict=True):
             signal.setitimer(timer, 0)
             signal.signal(number, handler)
+
+
+@functools.cache
+def makers_of(names):
+    return {name: KINDS[name]() for name in names}
 
 
 def try_one(makers, seed, number, home):
@@ -90,9 +102,9 @@ def try_one(makers, seed, number, home):
     return kind, "answered", None
 
 
-def fuzz(cases, seed=0, names=tuple(KINDS), say=None):
-    """Counts of (kind, end), and what failed: (number, kind, traceback)."""
-    makers = {name: KINDS[name]() for name in names}
+def fuzz(cases, seed=0, names=tuple(KINDS), begin=None, say=None):
+    """Counts of (kind, end), and what failed: (number, kind, traceback). `begin` and `say` hear of every case."""
+    makers = makers_of(names)
     counts, failures = Counter(), []
     where = "/dev/shm" if os.path.isdir("/dev/shm") else None
     with tempfile.TemporaryDirectory(dir=where) as home, warnings.catch_warnings():
@@ -101,6 +113,8 @@ def fuzz(cases, seed=0, names=tuple(KINDS), say=None):
             try_one(makers, seed, warm, Path(home))
         least = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         for number in cases:
+            if begin is not None:
+                begin(number)
             kind, end, wrong = try_one(makers, seed, number, Path(home))
             counts[kind, end] += 1
             if wrong is not None:
@@ -115,25 +129,44 @@ def fuzz(cases, seed=0, names=tuple(KINDS), say=None):
     return counts, failures
 
 
-def fuzz_part(cases, seed, names):
+def fuzz_part(cases, seed, names, diary):
+    """A part of the cases, in a process of its own; the diary says where it is."""
     torch.set_num_threads(1)
-    return *fuzz(cases, seed, names), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    found = fuzz(cases, seed, names, begin=lambda number: diary.write_text(str(number)))
+    return *found, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
-def fuzz_in_processes(cases, seed, names, jobs):
-    """The same, a part at a time in each of so many processes."""
+class Worker(threading.local):
+    """A process for each thread, and another one where it has died."""
+
+    def __init__(self, home):
+        self.pool, self.diary = None, Path(home) / str(threading.get_ident())
+
+    def __call__(self, cases, seed, names):
+        counts, failures, most = Counter(), [], 0
+        while cases:
+            self.pool = self.pool or ProcessPoolExecutor(1, multiprocessing.get_context("spawn"))
+            self.diary.write_text(str(cases[0]))
+            try:
+                found, wrong, most = self.pool.submit(fuzz_part, cases, seed, names, self.diary).result()
+                return counts + found, failures + wrong, most
+            except BrokenProcessPool:  # what it had counted is lost with it, and done again without this case
+                died, self.pool = int(self.diary.read_text()), None
+                failures.append((died, "process", "the process died"))
+                cases = [number for number in cases if number != died]
+        return counts, failures, most
+
+
+def fuzz_in_processes(cases, seed, names, jobs, tell=lambda *so_far: None):
+    """The same, a part at a time in each of so many processes; `tell` hears after each part."""
     counts, failures, most = Counter(), [], 0
     parts = [cases[i : i + PART] for i in range(0, len(cases), PART)]
-    with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) as pool:
-        waiting = {pool.submit(fuzz_part, part, seed, names): part for part in parts}
-        for done in as_completed(waiting):
-            part = waiting[done]
-            try:
-                found, wrong, peak = done.result()
-            except Exception as error:  # a process that died
-                failures.append((part[0], "process", f"cases {part[0]} to {part[-1]}: {error!r}"))
-                continue
+    with tempfile.TemporaryDirectory() as home, ThreadPoolExecutor(jobs) as threads:
+        work = Worker(home)
+        for done in as_completed([threads.submit(work, list(part), seed, names) for part in parts]):
+            found, wrong, peak = done.result()
             counts, failures, most = counts + found, failures + wrong, max(most, peak)
+            tell(counts, failures, most)
     return counts, failures, most
 
 
@@ -168,11 +201,17 @@ def main():
             print(f"case {number} failed", flush=True)
 
     cases = range(options.first, options.first + options.cases) if options.only is None else [options.only]
+
+    def write(counts, failures, most):
+        if options.summary:
+            write_summary(options.summary, counts, failures, options.seed, time.monotonic() - began, most)
+
     if options.jobs > 1:
-        counts, failures, most = fuzz_in_processes(cases, options.seed, names, options.jobs)
+        counts, failures, most = fuzz_in_processes(cases, options.seed, names, options.jobs, write)
     else:
-        counts, failures = fuzz(cases, options.seed, names, say)
+        counts, failures = fuzz(cases, options.seed, names, say=say)
         most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    write(counts, failures, most)
     seconds = time.monotonic() - began
     for kind in sorted({kind for kind, _ in counts}):
         ends = ", ".join(f"{n:,} {end}" for (k, end), n in sorted(counts.items()) if k == kind)
@@ -183,8 +222,6 @@ def main():
     }
     for number, kind, wrong in alike.values():  # one of each sort
         print(f"\n--- case {number}, {kind}\n{wrong}")
-    if options.summary:
-        write_summary(options.summary, counts, failures, options.seed, seconds, most)
     print(
         f"{sum(counts.values()):,} cases with seed {options.seed}: {len(failures)} failed, {seconds:.0f} s, "
         f"at most {most // 1024} MB in a process"

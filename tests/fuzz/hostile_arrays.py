@@ -13,16 +13,19 @@ import torch
 from sklearn.datasets import make_blobs
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
-import diffclust
-from diffclust.baselines import BASELINES, FuzzyCMeans
-from diffclust.methods import METHODS
+from diffclust.baselines import BASELINES
+from diffclust.baselines.clusterer import ClassicalClusterer
+from diffclust.estimator.knobs import rules_of
+from diffclust.methods import METHODS, TRANSDUCTIVE
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "saving"))
 from make_fixtures import NARROW, narrow
 
 QUICK = {"pretrain_epochs": 1, "epochs": 1, "layer_epochs": 0, "random_state": 0, "device": "cpu", "embedding_dim": 3}
 QUICK |= {"n_atoms": 8, "max_iter": 50}
-ESTIMATORS = [*(getattr(diffclust, method.estimator) for method in METHODS), diffclust.SSC, FuzzyCMeans]
+NETWORKS = [method.load() for method in METHODS]
+CLASSICAL = sorted({each.load() for each in BASELINES.values() if each.module.startswith(".")}, key=str)
+ESTIMATORS = [*NETWORKS, *NETWORKS, *(method.load() for method in TRANSDUCTIVE), *CLASSICAL]  # networks twice as often
 
 
 def estimator_of(cls, k=3, **settings):
@@ -197,14 +200,14 @@ def mixed_frame(rng, X):
     return frame
 
 
-def hostile_array(rng, folder):
-    """What it is in words, and the thing."""
-    shape = rng.choice(SHAPES if rng.random() < 0.8 else ODD_SHAPES)
+def hostile_array(rng, folder, shapes=SHAPES):
+    """What it is in words, and the thing; of one of these shapes, or an odd one."""
+    shape = rng.choice(shapes if rng.random() < 0.8 else ODD_SHAPES)
     X = laid(rng, typed(rng, numbers(rng, shape)))
     container = rng.choice(list(CONTAINERS)) if rng.random() < 0.7 else "array"
     try:
         return f"{container}", CONTAINERS[container](rng, X, folder)
-    except (ValueError, TypeError, IndexError):  # there is no such thing
+    except (ValueError, TypeError, IndexError, OverflowError):  # there is no such thing
         return "array", X
 
 
@@ -242,7 +245,7 @@ class Arrays:
             try:
                 model.fit(X)
             except (ValueError, TypeError):
-                if cls is not FuzzyCMeans:  # which scikit-learn's check writes to
+                if not issubclass(cls, ClassicalClusterer):  # which scikit-learn's check writes to
                     assert not fitted_attributes(model), "an error that leaves the estimator half fitted"
                 raise
             check_answers(model, X, model.labels_)
@@ -258,16 +261,17 @@ class Questions:
         self.fitted = []
         with small(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            for cls in ESTIMATORS[:-2]:
+            for cls in NETWORKS:
                 for X in (rows, images, table):
                     self.fitted.append((estimator_of(cls, 3).fit(X), X))
 
     def make(self, rng, folder):
         model, good = rng.choice(self.fitted)
-        what, X = hostile_array(rng, folder)
         name = rng.choice(
             ["predict", "predict_proba", "transform", "inverse_transform", "score", "partial_fit", "explain"]
         )
+        fits = model.cluster_centers_.shape if name == "inverse_transform" else good.shape
+        what, X = hostile_array(rng, folder, [fits, *SHAPES] if rng.random() < 0.2 else [fits])
         return f"question: {name}, {what}", lambda: self.ask(model, name, X, good)
 
     def ask(self, model, name, X, good):
@@ -313,24 +317,26 @@ class Settings:
     """One setting, or two, that may be wrong; the rows are right."""
 
     def __init__(self):
-        self.rows, _ = make_blobs(40, 4, centers=3, random_state=0)
+        rows, _ = make_blobs(40, 4, centers=3, random_state=0)
+        self.rows = rows - rows.min()  # some methods are for values of zero and more
         self.images = np.random.default_rng(0).random((30, 8, 8))
 
     def make(self, rng, folder):
         cls = rng.choice(ESTIMATORS)
         names = rng.sample(sorted(cls().get_params()), rng.choice([1, 1, 1, 2]))
-        changes = {name: self.value(rng, name, folder) for name in names}
-        X = self.images if rng.random() < 0.2 and cls is not FuzzyCMeans else self.rows
+        changes = {name: self.value(rng, cls, name, folder) for name in names}
+        X = self.images if rng.random() < 0.2 and cls not in CLASSICAL else self.rows
         return f"setting: {cls.__name__}", lambda: self.fit(cls, changes, X)
 
-    def value(self, rng, name, folder):
+    def value(self, rng, cls, name, folder):
         if name == "checkpoint":
             folder.mkdir(exist_ok=True)
             (folder / "file").write_text("x")
             return rng.choice(
                 [5, object(), b"x", 1.5, folder / "new", folder / "file", str(folder / "file" / "in"), None]
             )
-        value = rng.choice(VALUES)
+        words = next(rule.words for rule in rules_of(cls) if rule.name == name)
+        value = rng.choice(words) if words and rng.random() < 0.5 else rng.choice(VALUES)
         if name == "distance" and callable(value):  # code of the user's own, which fails in its own words
             return "x"
         large = isinstance(value, (int, float)) and not isinstance(value, bool) and value > 100
@@ -355,7 +361,7 @@ class Baselines:
         good, _ = make_blobs(30, 4, centers=3, random_state=0)
         what, X = hostile_array(rng, folder) if rng.random() < 0.7 else ("rows", good)
         k = 3 if what != "rows" else rng.choice([0, -1, 1, 30, 31, 2.0, 2.5, None, "3", True, np.int64(3), 10**12])
-        seed = 0 if what != "k" else rng.choice([-1, None, 2**40, "x"])
+        seed = 0 if what != "rows" or rng.random() < 0.7 else rng.choice([-1, None, 2**40, "x"])
         return f"baseline: {name}, {what}", lambda: self.label(name, X, k, seed)
 
     def label(self, name, X, k, seed):

@@ -1,7 +1,9 @@
 """What is particular to DCN: the alternation, and centres that are running means."""
 
+import numpy as np
 import pytest
 import torch
+from sklearn.exceptions import ConvergenceWarning
 
 from diffclust import DCN
 from diffclust.engine.data import Batch
@@ -84,7 +86,7 @@ def test_a_dead_centre_is_repaired(blobs):
     settings = {"network": "identity", "init": far, "epochs": 3, "random_state": 0}
     model = DCN(3, **settings).fit(blobs[0])
     assert model.diagnostics_["repaired"] >= 1
-    with pytest.warns(Warning, match="empty"):
+    with pytest.warns(ConvergenceWarning, match=r"empty|Collapse"):
         assert DCN(3, **settings, repair=False).fit(blobs[0]).diagnostics_["repaired"] == 0
 
 
@@ -93,3 +95,11 @@ def test_bad_settings_are_named(blobs):
         DCN(3, first_count=0).fit(blobs[0])
     with pytest.raises(ValueError, match="repair"):
         DCN(3, repair="yes").fit(blobs[0])
+
+
+def test_repairs_without_end_are_told():
+    X = np.repeat([[0.0, 0.0], [5.0, 5.0]], 20, axis=0)  # two points, and four centres
+    with pytest.warns(ConvergenceWarning) as told:
+        model = DCN(4, network="identity", epochs=6, random_state=0, device="cpu").fit(X)
+    assert model.diagnostics_["repaired"] >= 4
+    assert any("4 clusters may be more than there are" in str(warning.message) for warning in told)

@@ -687,3 +687,14 @@ def test_captions(tmp_path):
     assert captions(folder) == ["cats/10.png", "cats/2.png", "dogs/1.png"]
     assert list(read(folder).y) == [name.split("/")[0] for name in captions(folder)]
     assert captions("digits") is None
+
+
+@pytest.mark.parametrize("ending", ["feather", "parquet"])
+def test_a_text_that_is_no_text_is_an_error_of_its_file(tmp_path, ending):
+    pa, feather, parquet = (pytest.importorskip(name) for name in ("pyarrow", "pyarrow.feather", "pyarrow.parquet"))
+    offsets = np.arange(0, 13, 3, dtype=np.int32)
+    text = pa.StringArray.from_buffers(4, pa.py_buffer(offsets), pa.py_buffer(b"abcd\xff\xfefghijk"))
+    table, path = pa.table({"a": [1.0, 2.0, 3.0, 4.0], "b": text}), tmp_path / f"x.{ending}"
+    (feather.write_feather if ending == "feather" else parquet.write_table)(table, str(path))
+    with pytest.raises(ValueError, match=rf"x\.{ending}"):
+        read(path)

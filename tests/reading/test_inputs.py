@@ -85,3 +85,23 @@ def test_a_number_larger_than_any():
     X[2, 1] = 10**400
     with pytest.raises(ValueError, match="too large for float64"):
         TELL(2, **SHORT).fit(X)
+
+
+@pytest.mark.parametrize("form", [Items, Stream])
+@pytest.mark.parametrize("shape", [(6, 2), (6, 1, 8, 8)])
+def test_complex_samples_of_a_dataset_are_refused(form, shape):
+    with pytest.raises(ValueError, match="Complex data not supported"):
+        TELL(2, **SHORT).fit(form(torch.ones(shape, dtype=torch.complex64)))
+
+
+def test_embeddings_to_decode_are_checked_as_rows_are(blobs):
+    model = TELL(3, network="dense", embedding_dim=2, **SHORT).fit(blobs[0])
+    Z = np.ones((3, 2))
+    Z_too_large = Z.astype(object)
+    Z_too_large[1, 1] = 10**400
+    with pytest.raises(ValueError, match="Input Z holds a number too large"):
+        model.inverse_transform(Z_too_large)
+    with pytest.raises(TypeError, match=r"layout torch.sparse_coo is not supported"):
+        model.inverse_transform(torch.from_numpy(Z).to_sparse())
+    with pytest.raises(ValueError, match="Complex data not supported"):
+        model.inverse_transform(torch.ones(3, 2, dtype=torch.complex64))

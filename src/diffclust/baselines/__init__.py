@@ -40,7 +40,8 @@ class Baseline(NamedTuple):
         from ..reading.inputs import in_numbers
 
         kinds: dict[str, Any] = {"dtype": [np.float64, np.float32], "ensure_min_samples": 2}
-        X = in_numbers(lambda: check_array(X, accept_sparse="csr" if self.name == "kmeans" else False, **kinds))
+        kinds["accept_sparse"] = "csr" if self.name == "kmeans" else False
+        X = in_numbers(lambda X: check_array(X, **kinds), X)
         n = X.shape[0]
         if isinstance(k, bool) or not isinstance(k, numbers.Integral):
             raise TypeError(f"k={k!r:.50} should be an integer.")

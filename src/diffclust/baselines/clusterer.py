@@ -51,7 +51,7 @@ class ClassicalClusterer(ClusterMixin, BaseEstimator):
     def fit(self, X: Any, y: object = None) -> Self:
         """Label the rows X; y is ignored."""
         check_knobs(self)
-        X = in_numbers(lambda: validate_data(self, X, dtype=np.float64, ensure_min_samples=2))
+        X = in_numbers(lambda X: validate_data(self, X, dtype=np.float64, ensure_min_samples=2), X)
         if not X.flags.writeable:  # torch would warn of it
             X = X.copy()
         n = len(X)

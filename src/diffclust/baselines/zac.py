@@ -80,7 +80,7 @@ class Walk:
     def nearest_ones(self) -> NDArray[np.int64]:
         """The piece each row is in, on the graph of each row's nearest one."""
         n = len(self.places)
-        links = sp.csr_array((np.ones(n), self.places[:, 0], np.arange(n + 1)), shape=(n, n))
+        links = sp.csr_array((np.ones(n), self.places[:, 0].copy(), np.arange(n + 1)), shape=(n, n))
         return connected_components(links, directed=False)[1].astype(np.int64)
 
     def within(self, rows: NDArray[np.int64]) -> Any:

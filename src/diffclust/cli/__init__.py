@@ -46,8 +46,8 @@ for command in (methods, describe, fit, predict, explain, report, compare, demo,
 
 
 def main() -> None:
-    """Exit codes: 0, 1 (it failed, or was stopped by Ctrl-C, however often), 2 (you asked wrongly). One line an error;
-    DIFFCLUST_TRACEBACK=1 shows more."""
+    """Exit codes: 0, 1 (it failed, or was stopped by Ctrl-C, however often), 2 (you asked wrongly), 3 (--strict). One
+    line an error; DIFFCLUST_TRACEBACK=1 shows more."""
     try:
         code = _run()
     except KeyboardInterrupt:

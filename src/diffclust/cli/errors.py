@@ -1,4 +1,5 @@
-"""What the command says when something is wrong, and its exit codes: 0, 1 (it failed), 2 (you asked wrongly)."""
+"""What the command says when something is wrong, and its exit codes: 0, 1 (it failed), 2 (you asked wrongly), 3 (it is
+done, but --strict was asked for and something speaks against the clusters)."""
 
 import sys
 from typing import TextIO
@@ -12,6 +13,7 @@ ASKED_WRONGLY = (
     NotADirectoryError,
     PermissionError,
 )
+UNSOUND = 3
 
 
 class Wrong(ValueError):

@@ -3,13 +3,16 @@
 import json
 import sys
 import time
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from .errors import Wrong, say
+from .errors import UNSOUND, Wrong, say
 from .folders import Source, beside, read_for, read_source, source_of, words_of
 from .options import (
     ColumnOption,
@@ -56,6 +59,9 @@ def fit(
     embeddings: Embeddings = None,
     keep: Keep = None,
     as_json: Json = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help=f"Exit with {UNSOUND} where something speaks against the clusters.")
+    ] = False,
     config: Config = None,
 ) -> None:
     """Cluster DATA and save the model; with torchrun --nproc-per-node=N -m diffclust fit ..., in N processes."""
@@ -99,7 +105,7 @@ def fit(
         if reading is not None and processes.leads and not as_json:
             print_reading(reading, len(given.rows), data)
         began = time.perf_counter()
-        with keeping_checkpoints():
+        with keeping_checkpoints(), _warning_later():
             estimator.fit(given)
         seconds = time.perf_counter() - began
     if not processes.leads:
@@ -134,12 +140,11 @@ def fit(
             "scores": found,
             "columns": None if reading is None else {each.name: each.told for each in reading.columns},
             "clusters": told,
+            "soundness": estimator.diagnostics_["soundness"],
             "warnings": estimator.diagnostics_["warnings"],
         }
         print(json.dumps(answer))
-        if stopped:
-            raise typer.Exit(1)
-        return
+        raise typer.Exit(_last_words(estimator, strict, stopped))
     rows = [
         ["rows", f"{len(labels):,}"],
         ["clusters", " ".join(str(size) for size in estimator.diagnostics_["sizes"])],
@@ -158,7 +163,25 @@ def fit(
     print(f"'diffclust report {out}' makes a page of it, 'diffclust explain {out} --row 0' says why.")
     if stopped:
         say(f"stopped: the model in {out} is as far as training had come.{go_on}")
-        raise typer.Exit(1)
+    raise typer.Exit(_last_words(estimator, strict, stopped))
+
+
+@contextmanager
+def _warning_later() -> Iterator[None]:
+    """Inside, what speaks against a fit is not said: `_last_words` says it."""
+    from sklearn.exceptions import ConvergenceWarning
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        yield
+
+
+def _last_words(estimator: Any, strict: bool, stopped: bool) -> int:
+    """What speaks against the clusters, as the command's last lines; the exit code."""
+    found = estimator.diagnostics_
+    for message in found["warnings"]:
+        say(f"warning: {message}")
+    return 1 if stopped else UNSOUND if strict and found["warnings"] else 0
 
 
 def _free_folder(data: str) -> Path:

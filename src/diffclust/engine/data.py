@@ -173,6 +173,12 @@ class Data:
             return torch.arange(len(self), device=self.device)
         return torch.randperm(len(self), device=self.device)[:size].sort().values
 
+    def spaced(self, size: int) -> Tensor:
+        """The positions of at most `size` rows, as far apart as one another: nothing is drawn."""
+        if size >= len(self):
+            return torch.arange(len(self), device=self.device)
+        return torch.linspace(0, len(self) - 1, size, dtype=torch.float64, device=self.device).long()
+
     def portion(self, losses: dict[str, Tensor]) -> dict[str, Tensor]:
         """Means over this process's part of a batch, weighted so that they add up to those over the whole."""
         if self.processes.alone:

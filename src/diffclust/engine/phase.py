@@ -25,6 +25,7 @@ Record = dict[str, Any]  # {"phase": ..., "epoch": ..., then one number a loss t
 GraphKey = tuple[int, Hashable, tuple[float, ...]]  # of a step: which phase's, the model's key, the learning rates
 
 NUMBER = (bool, int, float, Tensor)
+LOOKED_AT = 64  # rows whose embedding must be finite when a phase ends
 MAX_FALLBACKS = 3  # how often a run may fall back to finite numbers before it stays where it is
 SNAPSHOT_EVERY = 10  # epochs between the states a run can fall back to
 COMPILE_FROM = 20_000  # steps: from here on the fused convolutions win back the time it takes to compile them
@@ -276,13 +277,21 @@ class Phase:
         self.over = True
 
     def finish(self) -> None:
-        if not self.last_finite.is_finite():
+        if not self.last_finite.is_finite() or not self._embeds():
             self.last_finite.restore(self.name, self.epoch)
         self.leave_stack()
         self.model.eval()
         if self.history:
             settle_batch_norm(self.model, self.data)
         self.model.after_training(self.data)
+
+    def _embeds(self) -> bool:
+        """Whether weights that are finite are not so large that the embedding is not; asked of a few rows."""
+        embed = getattr(getattr(self.model, "model", self.model), "embed", None)
+        if embed is None or not self.history:
+            return True
+        with self.model.evaluating():
+            return bool(self.data.map(embed, self.data.spaced(LOOKED_AT)).isfinite().all())
 
     # ---- what acceleration needs to know
 

@@ -174,6 +174,8 @@ def sample(item: Any) -> Tensor:
             f"An item of the Dataset is a {type(item).__name__} that is no sample ({error}): it should be a tensor or "
             "an array of numbers, or a tuple that begins with one."
         ) from None
+    if x.is_complex():
+        raise ValueError(f"An item of the Dataset holds {x.dtype} values. Complex data not supported.")
     if x.dtype in (torch.uint16, torch.uint32, torch.uint64):  # for which torch has no arithmetic
         x = x.double() if x.ndim < 2 else x.long()
     return x[None] if x.ndim == 2 else x

@@ -2,6 +2,7 @@
 
 import functools
 from collections import Counter
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -116,15 +117,39 @@ class Run:
             )
         elif empty:
             messages.append(f"{len(empty)} of {k} clusters are empty: {empty}.")
+        repaired = sum(r.kind == "repaired" for r in self.events)
+        if repaired >= k:
+            messages.append(
+                f"Centres that won no row were moved to badly served rows {repaired} times: {k} clusters may be more "
+                "than there are."
+            )
         return {
             "sizes": sizes.tolist(),
             "effective_clusters": effective_number(sizes),
             "empty_clusters": empty,
             "collapsed": self.collapsed,
-            "repaired": sum(r.kind == "repaired" for r in self.events),
+            "repaired": repaired,
             "events": [tuple(r) for r in self.events],
             "warnings": messages,
         }
+
+
+def last_change(history: Sequence[Record], beside: Collection[str] = ()) -> float | None:
+    """Of the mean total loss, from the last tenth of the clustering epochs but one to the last, as a share of it.
+    Windows are even, as some methods alternate between two kinds of epoch. None with too few epochs to say.
+
+    Args:
+        history: a record for each epoch.
+        beside: names in it of what is not minimised.
+    """
+    records = [record for record in history if record["phase"] == "clustering"]
+    names = set(records[0]).intersection(*records) - {"phase", "epoch", *beside} if records else set()
+    total = np.array([sum(record[name] for name in names) for record in records])
+    window = max(2, len(total) // 10 // 2 * 2)
+    if not names or len(total) < 2 * window or not np.isfinite(total).all():
+        return None
+    before, last = total[-2 * window : -window].mean(), total[-window:].mean()
+    return float((last - before) / max(abs(before), 1e-12))
 
 
 def fit_temperature(distances: Tensor, dim: int) -> float:

@@ -14,7 +14,7 @@ from ..engine.data import Data
 from ..engine.model import Answer, ClusterModel
 from ..engine.rows import TensorRows
 from ..engine.runtime import choose_device
-from ..reading.inputs import Given, Shape, read_rows
+from ..reading.inputs import Given, Shape, check_tensor, in_numbers, read_rows
 from .outliers import Rejecting
 from .state import as_it_is
 
@@ -84,8 +84,11 @@ class Answering(
         fitted = as_it_is(self)
         check_is_fitted(fitted)
         width = fitted.cluster_centers_.shape[1]
-        if not isinstance(Z, Tensor):
-            Z = check_array(Z, dtype=np.float32, copy=True, input_name="Z", estimator=self)
+        if isinstance(Z, Tensor):
+            check_tensor(Z)
+        else:
+            how: dict[str, Any] = {"dtype": np.float32, "copy": True, "input_name": "Z", "estimator": self}
+            Z = in_numbers(lambda Z: check_array(Z, **how), Z, "Z")
         z = Z.detach().float() if isinstance(Z, Tensor) else torch.from_numpy(Z)
         if z.ndim != 2 or len(z) == 0 or z.shape[1] != width:
             raise ValueError(f"Z has shape {tuple(z.shape)}, expected (n, {width}): rows of the embedding.")

@@ -41,6 +41,7 @@ from .regrouping import Regrouping
 from .restarts import build_restarts
 from .selection import choose
 from .settings import SharedSettings, hyperparameters
+from .soundness import examine
 from .stability import Steady
 from .state import as_it_is, become, fitted_names, learns_alone
 from .streams import Online
@@ -74,7 +75,7 @@ class PrototypeClusterer(
         n_iter_: how many of these epochs were of clustering.
         runs_: every restart as a dict: labels, history, losses, seed.
         seed_: of the restart that was kept.
-        diagnostics_: sizes of the clusters, repairs, warnings; how their number was found.
+        diagnostics_: sizes of the clusters, repairs, what speaks against them ("warnings"); how their number was found.
         model_: the `nn.Module`, usable on its own.
         n_features_in_: columns of X.
         feature_names_in_: their names, where X had some.
@@ -233,6 +234,7 @@ class PrototypeClusterer(
         """Keep the chosen run, how many clusters were chosen and why, and how far what is known holds; nothing of an
         earlier fit survives."""
         runs = [restart.result for restart in restarts if restart.result is not None]
+        soundness = examine(best, runs, restarts[0].data, by_distance=self.falls_back)
         fitted = {
             **restarts[0].job.attributes,
             "runs_": [run.to_dict() for run in runs],
@@ -241,6 +243,7 @@ class PrototypeClusterer(
             "_names": {j: str(each) for j, each in enumerate(told.classes)},
             **self._described_by(best),
         }
+        fitted["diagnostics_"]["soundness"] = soundness
         if choice is not None:
             fitted["diagnostics_"]["number"] = choice._asdict()
         if told.knowledge is not None:

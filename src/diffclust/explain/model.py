@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from ..engine.run import last_change
 from . import words
 
 SETTLED = 0.01  # relative change of the mean loss between the last two tenths of the epochs
@@ -96,8 +97,7 @@ def explain_model(estimator: Any) -> ModelExplanation:
         weight = clusters.weight.detach().cpu().numpy() / (2 * clusters.alpha)
         gap = float(np.abs(weight - estimator.cluster_centers_).max())
     beside: dict[str, float] = getattr(model, "figures", dict)()  # what a method records that it does not minimise
-    terms = {name: values for name, values in losses.get("clustering", {}).items() if name not in beside}
-    change = _last_change(terms)
+    change = last_change(estimator.history_, beside)
     found = estimator.diagnostics_
     return ModelExplanation(
         method=type(estimator).__name__,
@@ -117,19 +117,6 @@ def explain_model(estimator: Any) -> ModelExplanation:
             for run in estimator.runs_
         ],
     )
-
-
-def _last_change(terms: dict[str, list[float]]) -> float | None:
-    """Relative change of the mean total loss between the last two windows of a tenth of the epochs. Windows are
-    even, as some methods alternate between two kinds of epoch."""
-    if not terms:
-        return None
-    total = np.sum([values for values in terms.values() if len(values) == max(map(len, terms.values()))], axis=0)
-    window = max(2, len(total) // 10 // 2 * 2)
-    if len(total) < 2 * window or not np.isfinite(total).all():
-        return None
-    before, last = total[-2 * window : -window].mean(), total[-window:].mean()
-    return float((last - before) / max(abs(before), 1e-12))
 
 
 def _parts(model: Any) -> list[dict[str, Any]]:

@@ -36,6 +36,7 @@ from .autoencoder import AutoencoderClusterer, paper_settings
 
 Between = Literal["euclidean", "cosine"] | Callable[[Tensor, Tensor], Tensor]
 
+SAMPLE = 1024  # rows that the spread is measured on before training
 SHRUNK = 0.1  # of the largest spread the embedding had: with less, the user is told
 SHARP = 1000.0  # the paper's α where it is not annealed: all but the nearest centre's share
 
@@ -83,6 +84,9 @@ class DeepKMeansModel(ClusterModel):
             self.clusters.set_centers(torch.empty_like(self.clusters.weight).uniform_(-1, 1))
         else:
             self.place_centers(data, self.start)
+        with self.evaluating():
+            h = data.map(self.embed, data.spaced(SAMPLE))
+        self.last = self.widest = (h - h.mean(0)).norm(dim=1).mean().item()
 
     def before_epoch(self, epoch: int, data: Data) -> None:
         self.alpha.fill_(self.alphas[epoch * len(self.alphas) // self.epochs])

@@ -223,7 +223,7 @@ def _read_parquet(path: Path, label: str | None) -> Table:
     def load() -> Any:
         with parquet.ParquetFile(path) as file:
             _check_cells(path, file.metadata.num_rows, file.metadata.num_columns)
-        return parquet.read_table(path).to_pandas()
+        return _checked(parquet.read_table(path))
 
     return _read_arrow(path, label, load)
 
@@ -240,9 +240,15 @@ def _read_feather(path: Path, label: str | None) -> Table:
                 batches.append(file.get_batch(i))
                 size += batches[-1].nbytes
                 check_unpacked(path, path.stat().st_size, size)
-            return arrow.Table.from_batches(batches, file.schema).to_pandas()
+            return _checked(arrow.Table.from_batches(batches, file.schema))
 
     return _read_arrow(path, label, load)
+
+
+def _checked(table: Any) -> Any:
+    """As a frame; texts and offsets are looked at now, where pandas would only stumble over them later."""
+    table.validate(full=True)
+    return table.to_pandas()
 
 
 def _check_cells(path: Path, rows: int, columns: int) -> None:

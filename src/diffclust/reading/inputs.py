@@ -256,11 +256,16 @@ def _divisor(estimator: Any, fitting: bool, low: float, high: float) -> float:
     return 255.0 if high <= 255 else 65535.0
 
 
-def _read_tensor(estimator: Any, x: Tensor, fitting: bool) -> Given:
+def check_tensor(x: Tensor) -> None:
+    """That it holds real numbers, one beside the other."""
     if x.layout != torch.strided:
         raise TypeError(f"A tensor of layout {x.layout} is not supported: give a scipy sparse matrix.")
     if x.is_complex():
         raise ValueError("Complex data not supported")
+
+
+def _read_tensor(estimator: Any, x: Tensor, fitting: bool) -> Given:
+    check_tensor(x)
     if x.ndim < 2:
         raise ValueError(f"Expected 2D array, got {x.ndim}D array instead: reshape to (n_samples, n_features).")
     if x.numel() == 0:
@@ -308,14 +313,14 @@ def _is_sound(estimator: Any, X: Any) -> bool:
         return len(X) > 0 and X.shape[1] == estimator.n_features_in_ and bool(np.isfinite(X.sum()))
 
 
-def in_numbers(check: Callable[[], Any]) -> Any:
-    """What scikit-learn's check gives, where that is numbers: it lets dates pass as numbers of seconds."""
+def in_numbers(check: Callable[[Any], Any], X: Any, name: str = "X") -> Any:
+    """What scikit-learn's check gives of X, where that is numbers: it lets dates pass as numbers of seconds."""
     try:
-        X = check()
+        X = check(X.detach().cpu() if isinstance(X, Tensor) else X)
     except OverflowError as error:
-        raise ValueError(f"Input X holds a number too large for float64 ({error}).") from None
+        raise ValueError(f"Input {name} holds a number too large for float64 ({error}).") from None
     if X.dtype.kind not in "biuf":
-        raise ValueError(f"X holds {X.dtype} and no numbers: give dates as columns of a DataFrame.")
+        raise ValueError(f"{name} holds {X.dtype} and no numbers: give dates as columns of a DataFrame.")
     return X
 
 
@@ -325,7 +330,7 @@ def _read_array(estimator: Any, X: Any, fitting: bool) -> Given:
     if not fitting and _is_sound(estimator, X):
         pass
     elif (np.ndim(X) if isinstance(X, (list, tuple)) else getattr(X, "ndim", 2)) > 2:
-        X = in_numbers(lambda: check_array(X, dtype="numeric", allow_nd=True, estimator=estimator))
+        X = in_numbers(lambda X: check_array(X, dtype="numeric", allow_nd=True, estimator=estimator), X)
     else:
         if not fitting:
             _check_cells(estimator, X)
@@ -333,7 +338,7 @@ def _read_array(estimator: Any, X: Any, fitting: bool) -> Given:
         # what is mapped is checked as it is read: it may be larger than memory
         finite = not mapped or X.dtype.kind != "f"
         how: dict[str, Any] = {"accept_sparse": "csr", "dtype": "numeric", "ensure_all_finite": finite}
-        X = in_numbers(lambda: validate_data(judge, X, reset=fitting, **how))
+        X = in_numbers(lambda X: validate_data(judge, X, reset=fitting, **how), X)
         if hasattr(judge, "feature_names_in_"):
             attributes["feature_names_in_"] = judge.feature_names_in_
     if sp.issparse(X):

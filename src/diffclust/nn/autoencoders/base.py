@@ -73,7 +73,9 @@ class Autoencoder(nn.Module):
 
     def layers(self) -> list[tuple[nn.Module, nn.Module]]:
         """Encoder layers from the outside in, each with the decoder layer that mirrors it."""
-        raise ValueError(f"{type(self).__name__} cannot be trained layer by layer: only the dense network can.")
+        raise ValueError(
+            f"{type(self).__name__} cannot be trained layer by layer (layer_epochs): only the dense network can."
+        )
 
     def decode(self, z: Tensor) -> Tensor:
         """Embeddings to samples, in the units that these came in."""

@@ -1,0 +1,107 @@
+"""What speaks against a result is said, and nothing is said of a good one."""
+
+import warnings
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from sklearn.exceptions import ConvergenceWarning
+
+from conftest import SEED
+from diffclust import TELL
+from diffclust.engine.data import Data
+from diffclust.engine.rows import TensorRows
+from diffclust.engine.run import last_change
+from diffclust.estimator.soundness import _doubts, beside_kmeans, share_together
+
+CPU = torch.device("cpu")
+SETTINGS = {"network": "identity", "random_state": SEED, "device": "cpu"}
+
+
+def records(*losses, phase="clustering"):
+    return [{"phase": phase, "epoch": i, "a": loss / 2, "b": loss / 2, "rate": 7.0} for i, loss in enumerate(losses)]
+
+
+def test_the_last_change_by_hand():
+    history = records(9, 9, phase="pretraining") + records(10, 8, 4, 2)  # two windows of two: 9 and 3
+    assert last_change(history, beside={"rate"}) == pytest.approx(-6 / 9)
+    assert last_change(records(*range(40, 0, -1)), {"rate"}) == pytest.approx((2.5 - 6.5) / 6.5)  # windows of four
+    assert last_change(records(1, 2, 3), {"rate"}) is None
+    assert last_change(records(1, 2, 3, np.inf), {"rate"}) is None
+    assert last_change([], {"rate"}) is None
+
+
+def test_the_share_of_near_rows_together_by_hand():
+    near = torch.tensor([[1], [0], [3], [2]])
+    assert share_together(near, torch.tensor([0, 0, 1, 1])) == 1
+    assert share_together(near, torch.tensor([0, 1, 0, 1])) == -1  # chance is a half
+    assert share_together(near, torch.tensor([0, 0, 0, 1])) == pytest.approx((0.5 - 10 / 16) / (1 - 10 / 16))
+    assert share_together(near, torch.tensor([2, 2, 2, 2])) == 0
+
+
+def test_labels_beside_those_of_k_means(blobs):
+    X, y = blobs
+    data = Data(TensorRows(torch.tensor(X)), CPU)
+
+    def run_with(labels, k=3):
+        model = SimpleNamespace(autoencoder=SimpleNamespace(normalize=lambda x: x))
+        return SimpleNamespace(labels=labels, model=model, seed=0, centers=np.zeros((k, 6)))
+
+    together, plain = beside_kmeans(run_with(y), data)
+    assert together == pytest.approx(1)
+    assert plain == pytest.approx(1)
+    together, plain = beside_kmeans(run_with(np.random.default_rng(SEED).permutation(y)), data)
+    assert abs(together) < 0.2
+    assert plain == pytest.approx(1)
+    assert beside_kmeans(run_with(y, k=16), data) == (None, None)  # fewer than ten rows a cluster
+
+
+@pytest.mark.parametrize(
+    ("figures", "kinds"),
+    [
+        ({"change": -0.04, "stability": [0.9, 0.5], "together": 0.9, "kmeans": 1.0}, []),
+        ({"change": 0.3}, []),  # a target that sharpens lets the loss rise
+        ({"change": -0.06}, ["unfinished"]),
+        ({"stability": [0.9, 0.4]}, ["unstable"]),
+        ({"stability": [0.9, 0.9, 0.0]}, []),  # an empty one is told of otherwise
+        ({"together": 0.05, "kmeans": 0.06}, ["chance"]),
+        ({"together": 0.7, "kmeans": 0.9}, ["worse"]),
+        (
+            {"change": -0.5, "stability": [0.1, 0.1], "together": 0.0, "kmeans": 0.9},
+            ["unfinished", "unstable", "chance"],
+        ),
+    ],
+)
+def test_what_the_figures_say(figures, kinds):
+    found = {"change": None, "stability": None, "together": None, "kmeans": None, **figures}
+    assert [doubt.kind for doubt in _doubts(found, [5, 5, 0])] == kinds
+
+
+def test_a_good_fit_is_silent_and_has_its_figures(blobs):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = TELL(3, **SETTINGS, n_init=2, epochs=20).fit(blobs[0])
+    assert model.diagnostics_["warnings"] == []
+    found = model.diagnostics_["soundness"]
+    assert found["together"] > 0.95
+    assert min(found["stability"]) > 0.95
+
+
+def test_a_short_look_is_not_judged(blobs):
+    model = TELL(3, **SETTINGS, epochs=2).fit(blobs[0])
+    assert set(model.diagnostics_["soundness"].values()) == {None}
+
+
+def test_training_that_was_cut_off_is_told(blobs):
+    settings = {**SETTINGS, "network": "dense", "pretrain_epochs": 0, "epochs": 20}
+    with pytest.warns(ConvergenceWarning, match="still falling"):
+        model = TELL(3, **settings).fit(blobs[0])
+    assert "unfinished" in [kind for kind, _ in model.diagnostics_["events"]]
+
+
+def test_clusters_of_noise_are_not_found_again():
+    X = np.random.default_rng(SEED).random((200, 10))
+    with pytest.warns(ConvergenceWarning, match=r"Unstable: \d of 8 clusters"):
+        model = TELL(8, **SETTINGS, n_init=3, epochs=20).fit(X)
+    assert model.diagnostics_["soundness"]["stability"] == pytest.approx(model.stability_.tolist())
