@@ -191,7 +191,7 @@ def demo(
     began = time.perf_counter()
     entry("k-means", BASELINES["kmeans"](flat(images), 10, seed), time.perf_counter() - began)
     record = TrainingRecord(frames=5)
-    settings = {"random_state": seed, "verbose": sys.stderr.isatty(), "callbacks": [record], "overcluster": 2}
+    settings = {"random_state": seed, "verbose": sys.stderr.isatty(), "callbacks": [record]}
     estimator = estimator_of("tell", 10, settings)
     began = time.perf_counter()
     estimator.fit(images)
