@@ -88,6 +88,9 @@ class PrototypeClusterer(
 
     code: ClassVar[tuple[str, ...]] = ()  # knobs that may be functions, and without which the model means nothing
     starts: ClassVar[tuple[str, ...]] = ("k-means", "k-means++", "random")
+    by_distance: ClassVar[bool] = (
+        True  # whether rows of a cluster are near one another, so that k-means stands beside it
+    )
     indivisible: ClassVar[str] = ""  # why several processes cannot share a fit, where they cannot
     joins: ClassVar[bool] = True  # whether `overcluster` can begin with more centres
 
@@ -234,7 +237,7 @@ class PrototypeClusterer(
         """Keep the chosen run, how many clusters were chosen and why, and how far what is known holds; nothing of an
         earlier fit survives."""
         runs = [restart.result for restart in restarts if restart.result is not None]
-        soundness = examine(best, runs, restarts[0].data, by_distance=self.falls_back)
+        soundness = examine(best, runs, restarts[0].data, by_distance=self.by_distance)
         fitted = {
             **restarts[0].job.attributes,
             "runs_": [run.to_dict() for run in runs],

@@ -108,6 +108,7 @@ class SSCNet(PrototypeClusterer):
     tolerance: float = knob(1e-3, low=0, high=1)
 
     joins: ClassVar[bool] = False
+    by_distance: ClassVar[bool] = False  # a plane goes on for ever
     indivisible: ClassVar[str] = "its graph is of all rows of a batch"
     papers: ClassVar[dict[str, dict[str, Any]]] = {
         name: {
