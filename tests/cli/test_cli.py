@@ -394,6 +394,7 @@ def test_warnings_are_one_line(run, tmp_path):
 
 
 def test_strict_is_an_exit_code_and_the_warnings_are_the_last_lines(run, tmp_path, blobs):
+    warnings.simplefilter("always", ConvergenceWarning)
     np.save(tmp_path / "x.npy", np.repeat([[0.0, 1.0]], 10, axis=0))
     for more in ((), ("--json",)):
         assert run("fit", "x.npy", "-k", 3, "--out", "a", *SHORT, *more)[0] == 0

@@ -13,7 +13,8 @@ from torch.nn import functional as F
 
 import diffclust
 from diffclust import DeepKMeans
-from diffclust.engine.data import Batch
+from diffclust.engine.data import Batch, Data
+from diffclust.engine.rows import TensorRows
 from diffclust.methods.deep_kmeans import annealing_schedule
 from diffclust.nn import DenseAutoencoder, Identity
 
@@ -139,7 +140,7 @@ def test_annealing_goes_through_the_schedule_in_equal_shares(digits):
 
 def test_the_annealed_start_is_uniform():
     model = DeepKMeans(200, annealing=True).build_model(DenseAutoencoder((6,), 50, hidden=(8,)), 500)
-    model.before_training(None)
+    model.before_training(Data(TensorRows(torch.randn(500, 6)), torch.device("cpu")))
     centers = model.clusters.centers.detach()
     assert float(centers.abs().max()) <= 1
     assert float(centers.mean()) == pytest.approx(0, abs=0.03)

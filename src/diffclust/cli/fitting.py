@@ -178,9 +178,11 @@ def _warning_later() -> Iterator[None]:
 
 def _last_words(estimator: Any, strict: bool, stopped: bool) -> int:
     """What speaks against the clusters, as the command's last lines; the exit code."""
+    from sklearn.exceptions import ConvergenceWarning
+
     found = estimator.diagnostics_
     for message in found["warnings"]:
-        say(f"warning: {message}")
+        warnings.warn(message, ConvergenceWarning, stacklevel=2)
     return 1 if stopped else UNSOUND if strict and found["warnings"] else 0
 
 
