@@ -291,3 +291,22 @@ def refused(run):
         return err
 
     return refused
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """One for all tests: starting it is slow."""
+    from browser import Browser  # beside the tests that ask for it
+
+    browser = Browser()
+    yield browser
+    browser.close()
+
+
+@pytest.fixture(scope="session")
+def images(digits, tmp_path_factory):
+    """A report of images, with labels and a record of training; and the model and rows it is about."""
+    X, y = digits
+    record = callbacks.TrainingRecord(frames=3, sample=60)
+    model = diffclust.TELL(4, pretrain_epochs=10, epochs=6, random_state=0, device="cpu", callbacks=[record]).fit(X)
+    return model.report(tmp_path_factory.mktemp("images") / "report.html", X, y, layout="PCA"), model, X
