@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .methods.deep_kmeans import DeepKMeans
     from .methods.dscnet import DSCNet
     from .methods.kmeansnet import KMeansNet
+    from .methods.spectralnet import SpectralNet
     from .methods.ssc import SSC
     from .methods.sscnet import SSCNet
     from .methods.tell import TELL
@@ -37,6 +38,7 @@ __all__ = [
     "DeepKMeans",
     "KMeansNet",
     "SSCNet",
+    "SpectralNet",
     "VaDE",
     "callbacks",
     "compare_models",

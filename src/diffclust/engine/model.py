@@ -157,7 +157,7 @@ class ClusterModel(Trainable):
         return self.clusters.normalize(self.autoencoder.encode(x).float())
 
     def represent(self, x: Tensor) -> Tensor:
-        """What the neighbour graph holds: the embedding, unless there is more behind the network than centres."""
+        """What is learnt before the method begins: the embedding, unless there is more behind than centres."""
         return self.embed(x)
 
     def losses(self, batch: Batch) -> Losses:
@@ -290,7 +290,7 @@ class Pretraining(Trainable):
         return Batch(torch.where(seen, x, self.model.autoencoder.shift), x, batch.index)  # hidden: the network's zero
 
     def loss(self, batch: Batch) -> Losses:
-        z = self.model.embed(batch.x)
+        z = self.model.represent(batch.x)
         return {"reconstruction": self.values * self.model.autoencoder.reconstruction_loss(batch.clean, z)}
 
     def stack_key(self) -> Hashable | None:

@@ -80,6 +80,13 @@ METHODS = (
         "Peng et al., Deep Clustering With Sample-Assignment Invariance Prior, TNNLS 2020",
     ),
     Method(
+        "spectralnet",
+        "SpectralNet",
+        "spectralnet",
+        "spectral clustering learnt by a network: clusters of any shape",
+        "Shaham et al., SpectralNet: Spectral Clustering using Deep Neural Networks, ICLR 2018",
+    ),
+    Method(
         "sscnet",
         "SSCNet",
         "sscnet",
