@@ -127,6 +127,19 @@ def planes() -> str:
     return "".join(parts) + words(x, 186, "a row is written by few others of its own plane")
 
 
+def rings() -> str:
+    x, y = 415, 90
+    parts = []
+    for radius, count, colour in ((66, 22, COLOURS[0]), (26, 10, COLOURS[1])):
+        places = [
+            (x + radius * math.cos(t), y + radius * math.sin(t))
+            for t in (2 * math.pi * i / count for i in range(count))
+        ]
+        for (x0, y0), (x1, y1) in zip(places, [*places[1:], places[0]], strict=True):
+            parts += [line(x0, y0, x1, y1, 'opacity=".35"'), dot(x0, y0, colour)]
+    return "".join(parts) + words(x, 184, "neighbours get the same coordinates")
+
+
 class Idea(NamedTuple):
     """A method in a picture and a few sentences."""
 
@@ -212,6 +225,16 @@ IDEAS = {
         (
             "cosine and correlation distances are small, and the target nearly flat: they are multiplied (`spread`)",
             "figures depend much on the settings: every study is in {doc}`../invariance`",
+        ),
+    ),
+    "spectralnet": Idea(
+        network(layer="orthonormal", decodes=False),
+        rings,
+        "A network learns what the first eigenvectors of the graph of neighbours would be, and k-means reads them.",
+        ("for clusters of any shape that hang together: rings, arcs, threads", "when new rows must be labelled, too"),
+        (
+            "outliers that hang together are clusters, too",
+            "in a batch a row needs neighbours of its own cluster: many small clusters want large batches",
         ),
     ),
     "sscnet": Idea(
