@@ -131,10 +131,8 @@ def rings() -> str:
     x, y = 415, 90
     parts = []
     for radius, count, colour in ((66, 22, COLOURS[0]), (26, 10, COLOURS[1])):
-        places = [
-            (x + radius * math.cos(t), y + radius * math.sin(t))
-            for t in (2 * math.pi * i / count for i in range(count))
-        ]
+        turns = [2 * math.pi * i / count for i in range(count)]
+        places = [(x + radius * math.cos(turn), y + radius * math.sin(turn)) for turn in turns]
         for (x0, y0), (x1, y1) in zip(places, [*places[1:], places[0]], strict=True):
             parts += [line(x0, y0, x1, y1, 'opacity=".35"'), dot(x0, y0, colour)]
     return "".join(parts) + words(x, 184, "neighbours get the same coordinates")
