@@ -24,7 +24,7 @@ EXAMPLES = DOCS.parent / "examples"
 KEPT = DOCS / "_static" / "gallery"
 GROUPS = {
     "First steps": ("quickstart", "explain", "curves"),
-    "Your data": ("customers", "months", "own_embedding", "stream"),
+    "Your data": ("customers", "months", "own_embedding", "some_labels", "stream"),
     "Networks of your own": ("own_network", "eigenvectors", "subspaces"),
     "From the papers": ("papers_figures", "tsne", "invariance"),
     "Many machines": ("several_processes",),

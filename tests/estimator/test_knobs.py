@@ -44,7 +44,7 @@ def test_numbers_are_finite_and_no_flags(method):
         (TELL(batch_size="big"), "batch_size='big' should be 'auto' or an integer >= 2."),
         (TELL(lr=math.inf), "lr=inf should be None or a finite number > 0."),
         (TELL(lr=True), "lr=True should be None or a finite number > 0."),
-        (TELL(augment=-1), "augment=-1 should be 'auto', None, a callable or a finite number >= 0."),
+        (TELL(augment=-1), "augment=-1 should be 'auto', 'photos', None, a callable or a finite number >= 0."),
         (TELL(center_step=2), "center_step=2 should be a number from 0 to 1."),
         (TELL(center_update="no"), "center_update='no' should be one of 'normalized', 'optimizer', 'unnormalized'."),
         (TELL(sphere=1), "sphere=1 should be one of 'auto', True, False."),

@@ -35,7 +35,7 @@ def four(blobs):
 def test_clusters_have_the_names_of_their_models(monkeypatch, blobs):
     a, b = (TELL(3, random_state=seed, **QUICK).fit(blobs) for seed in (0, 1))
     assert compare_models(a, b, blobs).called == ({}, {})
-    monkeypatch.setattr(TELL, "names_", ["small", None, "large"], raising=False)
+    monkeypatch.setattr(TELL, "given_names_", ["small", None, "large"], raising=False)
     found = compare_models(a, b, blobs)
     assert found.to_dict()["called"] == [{0: "small", 2: "large"}] * 2
 

@@ -31,10 +31,10 @@ def test_labels_and_names_of_rows():
 
 
 def test_the_callers_names_go_before_the_models(tmp_path):
-    model = SimpleNamespace(names_=["cats", None, "dogs"])
+    model = SimpleNamespace(given_names_=["cats", None, "dogs"])
     assert given_names(SimpleNamespace(), None) == Names()
     assert given_names(model, None).clusters == {0: "cats", 2: "dogs"}
-    assert given_names(SimpleNamespace(names_={1: "birds"}), None).clusters == {1: "birds"}
+    assert given_names(SimpleNamespace(given_names_={1: "birds"}), None).clusters == {1: "birds"}
     assert given_names(model, {2: "wolves"}).clusters == {0: "cats", 2: "wolves"}
     Names({0: "lions"}, {7: "odd"}).save(tmp_path / "names.csv")
     assert given_names(model, tmp_path / "names.csv") == Names({0: "lions", 2: "dogs"}, {7: "odd"})

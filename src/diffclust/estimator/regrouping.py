@@ -155,3 +155,8 @@ class Regrouping:
                 if not isinstance(name, str) or not name.strip():
                     raise ValueError(f"names_: cluster {j} is to be called {name!r:.50}, which is no name.")
             become(self, {"_names": {**vars(self).get("_names", {}), **{int(j): name for j, name in names.items()}}})
+
+    @property
+    def given_names_(self) -> dict[int, str]:
+        """Of `names_` those that were given, by cluster."""
+        return dict(vars(self).get("_names", {}))

@@ -82,7 +82,7 @@ class Comparison:
         agreement: adjusted Rand index of the two models' labels; None for one model.
         stayed: share of rows that stay with the matched cluster; None for one model.
         far: share of the later rows that are far from every centre of the first model; None on the same rows.
-        called: names of the clusters on both sides, by number, where the models have `names_`.
+        called: names of the clusters on both sides, by number, where the models were given names.
     """
 
     names: tuple[str, str]

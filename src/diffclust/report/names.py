@@ -70,9 +70,9 @@ def load_names(path: str | os.PathLike[str]) -> Names:
 
 
 def given_names(estimator: Any, wish: Any) -> Names:
-    """Of the model's own names, where it has some, and of those the caller gives: a file, `Names`, or names by
+    """Of the names that the model was given, and of those the caller gives: a file, `Names`, or names by
     cluster."""
-    own = getattr(estimator, "names_", None)
+    own = getattr(estimator, "given_names_", None)
     found = Names() if own is None else Names(_numbered("cluster", own))
     if wish is None:
         return found
