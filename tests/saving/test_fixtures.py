@@ -31,7 +31,7 @@ def of(home, name):
 
 def test_every_format_and_every_method_has_its_fixtures():
     assert [home.name for home in HOMES] == [f"format-{i + 1}" for i in range(FORMAT)]
-    assert all(set(ESTIMATORS) <= EXPECTED[home].keys() for home in HOMES)
+    assert set(ESTIMATORS) <= EXPECTED[HOMES[-1]].keys()  # a method may be younger than a format
     assert sum(path.stat().st_size for path in FIXTURES.rglob("*") if path.is_file()) < 1_000_000
 
 
