@@ -162,6 +162,9 @@ def test_rows_of_few_columns_are_points(n_columns, directions):
     assert z.shape == (90, n_columns + directions)
     assert bool(z.norm(dim=1).std() < 1e-4) is directions
     assert torch.allclose(network.decode(z), x, atol=1e-4)
+    table = Data(data.rows, CPU)
+    table.scale = torch.ones(n_columns)
+    assert build("scaled", table, 0, {}).directions  # as columns of several kinds are seen
     metric = "cosine" if directions else "euclidean"
     expected = NearestNeighbors(n_neighbors=16, metric=metric, algorithm="brute").fit(z).kneighbors(z)[1][:, 1:]
     found = neighbour_graph(data).index.tolist()

@@ -116,7 +116,7 @@ def scaled_rows(data: Data) -> ScaledRows:
         units_of_columns = column_units(data)
         width = data.summary.mean.numel()
         components = WIDE if width > WIDE else 0
-        directions = width > FEW_COLUMNS
+        directions = width > FEW_COLUMNS or data.scale is not None  # in given units nothing else damps what is far out
         data.scaled = ScaledRows(data.row_shape, 0, "linear", components, units_of_columns.asinh, directions)
         size = min(len(data), SAMPLE, max(2 * WIDE, VALUES // width))
         index = torch.linspace(0, len(data) - 1, size, dtype=torch.float64).long().to(data.device)

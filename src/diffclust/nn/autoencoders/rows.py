@@ -19,8 +19,7 @@ class ScaledRows(Autoencoder):
 
         u = P (x - shift) / scale,   z = √(p + 1) (u, ℓ) / |(u, ℓ)|,   ℓ = min(1, 16 / p)² mean |u| / √p
 
-    ℓ is one more coordinate: in rows of some twenty columns lengths still count a little, in those of many directions
-    alone.
+    ℓ is one more coordinate: in rows of few columns lengths still count, in those of many directions alone.
 
     Args:
         components: p, the number of principal components in P; 0: P is the identity, and p the number of columns.
