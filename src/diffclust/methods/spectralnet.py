@@ -8,8 +8,8 @@ how far codes are apart from pairs of neighbours and pairs drawn at random, eq. 
     L = |s_i - s_j|²  for neighbours,   max(0, 1 - |s_i - s_j|)²  for others
 
 where the encoder itself learns by neighbours it does that already, and s is h. The third, F, maps codes to k numbers.
-With W_ij = exp(-|s_i - s_j|² / 2σ²) between each row of a batch of m and the nearest others in it, and zero elsewhere,
-eqs. (3) and (4)::
+With `W_ij = exp(-|s_i - s_j|² / 2σ²)` between each row of a batch of m and the nearest others in it, and zero
+elsewhere, eqs. (3) and (4)::
 
     min (1/m) Σ_ij W_ij |y_i - y_j|²,   Y = F(h) M,   YᵀY = m I
 
