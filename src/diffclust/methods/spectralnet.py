@@ -44,7 +44,7 @@ HALVINGS = 25  # steps to an inverse root: as many as a share of 1e-12 of the la
 LEAST = 1e-6  # added to the eigenvalues of FᵀF / m, as a share of their mean
 SAMPLE = 50_000  # rows from which the last M is found
 BATCH = 1024  # batch_size="auto": a row should have neighbours in its batch
-STEPS = 2000  # epochs="auto"
+STEPS = 800  # epochs="auto"
 
 
 def layers(widths: Sequence[int]) -> nn.Sequential:
