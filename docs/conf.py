@@ -45,7 +45,10 @@ html_static_path = ["_static"]
 html_css_files = ["pages.css"]
 html_extra_path = ["extra"]
 html_theme_options = {
-    "light_css_variables": {"font-stack": "system-ui, sans-serif", "font-stack--monospace": "monospace"}
+    "light_css_variables": {
+        "font-stack": "system-ui, sans-serif",  # a lone "monospace" would be drawn smaller than the text around it
+        "font-stack--monospace": "ui-monospace, SFMono-Regular, Menlo, Consolas, monospace",
+    }
 }
 
 

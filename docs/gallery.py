@@ -1,13 +1,17 @@
 """The gallery: a page for every example, with its code, what it printed and a picture of what came out.
 
 Examples train, so they are not run by every build: `python docs/gallery.py [NAME ...]` runs them and keeps what they
-print and their pictures in docs/_static/gallery, and the build writes the pages from these.
+print and their pictures in docs/_static/gallery, and the build writes the pages from these. `sources.json` has a hash of
+the script that each was made by; a test compares.
 """
 
 import ast
 import contextlib
+import hashlib
 import html
+import inspect
 import io
+import json
 import os
 import runpy
 import sys
@@ -22,6 +26,7 @@ import numpy as np
 DOCS = Path(__file__).parent
 EXAMPLES = DOCS.parent / "examples"
 KEPT = DOCS / "_static" / "gallery"
+SOURCES = KEPT / "sources.json"
 GROUPS = {
     "First steps": ("quickstart", "explain", "curves"),
     "Your data": ("customers", "months", "own_embedding", "some_labels", "stream"),
@@ -30,6 +35,23 @@ GROUPS = {
     "Many machines": ("several_processes",),
 }
 ARGUMENTS = {"papers_figures": ["--data", "digits", "--rows", "1000"]}
+PICTURES = {  # in words, for those who do not see them
+    "quickstart": "Ten decoded centres, one a cluster: each looks like a digit",
+    "explain": "A digit, a heat map of the pixels for and against its cluster, and the contributions to its margin",
+    "curves": "Accuracy and NMI over the epochs",
+    "customers": "Customers by income and number of orders, coloured by cluster",
+    "months": "The share of each cluster in January and in February",
+    "own_embedding": "The embedding on the plane by t-SNE, coloured by cluster",
+    "some_labels": "Accuracy with no knowledge, with ten labels a class and with 200 pairs",
+    "stream": "How far the centre of each cluster moved",
+    "own_network": "Rows on the plane by t-SNE, coloured by cluster",
+    "eigenvectors": "Two moons, and how much each column counts: the two of noise hardly",
+    "subspaces": "Five subspaces seen from the side, and the cosines of rows ordered by cluster: five blocks",
+    "papers_figures": "Decoded centres over the epochs, from noise to digits",
+    "tsne": "Four embeddings by t-SNE, coloured by class: AE, DCN, DKM-a, DKM-p",
+    "invariance": "Which rows two distances assign differently, before and after training",
+    "several_processes": "Rows on the plane by t-SNE, coloured by cluster",
+}
 PALETTE = (
     "#3b76b5", "#e8862e", "#4a9d5b", "#d1495b", "#7d5ba6", "#9a6b4b", "#d977a8", "#7a7f87", "#a9a12f", "#2ba6b5",
 )  # fmt: skip
@@ -89,11 +111,29 @@ def has_run(name: str) -> bool:
     return (KEPT / f"{name}.png").exists()
 
 
+def source(name: str) -> str:
+    """A hash of what makes an example's picture: its script, its arguments and how it is drawn."""
+    drawn = inspect.getsource(RECIPES[name]) if name in RECIPES else WRITTEN[name]
+    made_by = [(EXAMPLES / f"{name}.py").read_text(), *ARGUMENTS.get(name, []), drawn]
+    return hashlib.sha256("\n".join(made_by).encode()).hexdigest()[:16]
+
+
+def stale() -> list[str]:
+    """Examples that were changed after their picture was kept, or have none: `python docs/gallery.py NAME`."""
+    kept = json.loads(SOURCES.read_text())
+    return [name for name in names() if not has_run(name) or kept.get(name) != source(name)]
+
+
+def remember(name: str) -> None:
+    kept = json.loads(SOURCES.read_text()) if SOURCES.exists() else {}
+    SOURCES.write_text(json.dumps({**kept, name: source(name)}, indent=1, sort_keys=True) + "\n")
+
+
 def page(name: str) -> str:
     first, rest = told(name)
     said = f"```text\n{rest}\n```" if rest else ""
     code = f"```{{literalinclude}} ../../examples/{name}.py\n:language: python\n```"
-    picture, printed = f"![What came out](../_static/gallery/{name}.png)", f"../_static/gallery/{name}.txt"
+    picture, printed = f"![{PICTURES[name]}](../_static/gallery/{name}.png)", f"../_static/gallery/{name}.txt"
     output = f"## What it printed\n\n```{{literalinclude}} {printed}\n:language: text\n```"
     shown = [picture, code, output] if has_run(name) else [code]
     return "\n\n".join([f"# {title(name)}", first, *([said] if said else []), *shown]) + "\n"
@@ -200,6 +240,15 @@ def months(ns: Names) -> Any:
     return drawn
 
 
+def some_labels(ns: Names) -> Any:
+    drawn, axis = figure()
+    bars = axis.barh(list(ns["accuracies"]), ns["accuracies"].values(), color=[PALETTE[7], PALETTE[0], PALETTE[0]])
+    axis.bar_label(bars, fmt="%.3f", padding=4)
+    axis.set(xlabel="accuracy on the rows without a label", xlim=(0, 1.1))
+    axis.invert_yaxis()
+    return drawn
+
+
 def own_embedding(ns: Names) -> Any:
     return scatter(ns["embedding"], ns["model"].predict(ns["embedding"]))
 
@@ -245,8 +294,8 @@ def several_processes(ns: Names) -> Any:
 RECIPES: dict[str, Callable[[Names], Any]] = {
     recipe.__name__: recipe
     for recipe in (
-        quickstart, explain, curves, customers, months, own_embedding, own_network, eigenvectors, stream, subspaces,
-        several_processes,
+        quickstart, explain, curves, customers, months, some_labels, own_embedding, own_network, eigenvectors, stream,
+        subspaces, several_processes,
     )
 }  # fmt: skip
 # Those that draw their own.
@@ -270,6 +319,7 @@ def run(name: str) -> None:
         finally:
             os.chdir(home)
     (KEPT / f"{name}.txt").write_text(said.getvalue())
+    remember(name)
 
 
 def shrunk(picture: Path, to: Path, widest: int = 900) -> None:

@@ -167,7 +167,7 @@ def title(text: str, line: str = "=") -> str:
 
 def listed(names: list[str]) -> str:
     """A table of names with the first sentence of each."""
-    return ".. autosummary::\n\n" + "".join(f"   {name}\n" for name in names)
+    return ".. autosummary::\n   :nosignatures:\n\n" + "".join(f"   ~{name}\n" for name in names)
 
 
 def functions() -> list[str]:

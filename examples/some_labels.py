@@ -14,10 +14,12 @@ for digit in range(10):
 pairs = rng.integers(len(X), size=(4000, 2))
 together = pairs[(y[pairs[:, 0]] == y[pairs[:, 1]]) & (pairs[:, 0] != pairs[:, 1])][:200]
 
+accuracies = {}
 for what, told in (("nothing", {}), ("ten labels a class", {"known": known}), ("200 pairs", {"must_link": together})):
     model = TELL(10, random_state=0).fit(X, **told)
     new = known == -1
-    print(f"{what}: accuracy {metrics.accuracy(y[new], model.labels_[new]):.3f} on the rows without a label")
+    accuracies[what] = metrics.accuracy(y[new], model.labels_[new])
+    print(f"{what}: accuracy {accuracies[what]:.3f} on the rows without a label")
 
 nearest = model.hierarchy_[0, :2].astype(int)  # the two that the tree joins first
 model.merge(*nearest).split(int(nearest.min()), X)

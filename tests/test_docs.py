@@ -180,7 +180,7 @@ def test_commands_exist(path):
 def page_writers(monkeypatch):
     monkeypatch.syspath_prepend(ROOT / "benchmarks")
     monkeypatch.syspath_prepend(DOCS)
-    names = ("choose", "papers", "letter", "llms", "gallery", "ideas", "notebook")
+    names = ("choose", "papers", "letter", "llms", "gallery", "ideas", "notebook", "readable")
     return {name: importlib.import_module(name) for name in names}
 
 
@@ -189,7 +189,7 @@ def test_the_simplest_choice_within_a_point(page_writers):
 
     def choice(**accuracies):
         names = {"kmeans": "k-means", "tell": "TELL", "umap": "UMAP + k-means", "hdbscan": "UMAP + HDBSCAN"}
-        return choose.choice({names[name]: choose.Measured(value, 1.0, 5) for name, value in accuracies.items()})
+        return choose.choice({names[name]: choose.Measured(value, 5) for name, value in accuracies.items()})
 
     assert choice(kmeans=80, tell=80.9, umap=80.5) == "k-means"
     assert choice(kmeans=70, tell=80, umap=80.9) == "TELL"
@@ -241,17 +241,21 @@ def test_llms_txt_has_every_page_of_the_index(page_writers, tmp_path):
     assert {path.name.removesuffix(".md").removesuffix(".head") for path in PAGES} - {"index"} <= listed
 
 
-def test_every_example_has_a_place_and_most_a_picture(page_writers):
+def test_every_example_has_a_place_and_a_picture(page_writers):
     gallery = page_writers["gallery"]
     assert sorted(gallery.names()) == sorted(path.stem for path in (ROOT / "examples").glob("*.py"))
-    kept = {path.stem for path in gallery.KEPT.glob("*.png")}
-    assert kept <= set(gallery.names())
-    assert len(kept) > 10  # `python docs/gallery.py NAME` draws one
+    assert gallery.PICTURES.keys() == set(gallery.names()) >= {path.stem for path in gallery.KEPT.glob("*.png")}
     for name in gallery.names():
-        if name in kept:
-            assert (gallery.KEPT / f"{name}.txt").read_text().strip(), name
-        assert f"_static/gallery/{name}.png" in gallery.page(name) or name not in kept
+        assert (gallery.KEPT / f"{name}.txt").read_text().strip(), name
+        assert f"_static/gallery/{name}.png" in gallery.page(name)
         assert gallery.told(name)[0].endswith((".", "?", ")")), name
+
+
+def test_pictures_are_those_of_the_present_examples(page_writers, monkeypatch):
+    gallery = page_writers["gallery"]
+    assert gallery.stale() == []  # `python docs/gallery.py NAME` draws one anew
+    monkeypatch.setitem(gallery.ARGUMENTS, "curves", ["--changed"])
+    assert gallery.stale() == ["curves"]
 
 
 def test_every_method_has_its_idea_and_advice(page_writers):
@@ -276,6 +280,17 @@ def test_the_numbers_of_a_method_are_the_recorded_ones(page_writers):
     acc, nmi = means.mean()
     seeds = (runs.method == "TELL").groupby(runs.data).sum().loc[means.index].min()
     assert f"| mean of {len(means)} sets of rows | {seeds} | {acc:.1f} | {nmi:.1f} |" in told
+
+
+def test_what_the_theme_leaves_out_is_put_in(page_writers):
+    mended = page_writers["readable"].mended
+    assert mended("<dl>\n<dd>a: int,</dd>\n<dd>b,</dd>\n</dl>") == (
+        '<ul class="parameters">\n<li>a: int,</li>\n<li>b,</li>\n</ul>'
+    )
+    assert mended("<dl>\n<dt>a</dt>\n<dd>b</dd>\n</dl>") == "<dl>\n<dt>a</dt>\n<dd>b</dd>\n</dl>"
+    assert mended("<td><p>89.1 ± 4.8 (5)</p></td>") == '<td class="figures"><p>89.1 ± 4.8 (5)</p></td>'
+    assert mended(f"<td>{'word ' * 20}</td>").startswith('<td class="sentence">')
+    assert mended("<td><code class='a long name for a class of code in a cell of a table'>k</code></td>")[:4] == "<td>"
 
 
 def test_the_tutorial_runs(page_writers, at_hand):

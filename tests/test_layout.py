@@ -1,6 +1,7 @@
 """The house keeps its import arrows: no loops, lazy imports included, and nobody knows what is above."""
 
 import ast
+import re
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -118,3 +119,16 @@ def test_the_layers_know_nothing_of_scikit_learn():
 def test_there_is_one_training_step():
     calls = [path for path in TREES if ".backward(" in (HOME / path).read_text()]
     assert calls == [Path("engine/phase.py")]
+
+
+LISTED_BY_THEMSELVES = ("engine", "methods", "baselines")  # their `__init__` names every module
+
+
+def test_the_map_has_every_module():
+    """Of CONTRIBUTING, or of the package that it sends the reader to."""
+    told = (HOME.parents[1] / "CONTRIBUTING.md").read_text().partition("## To add a method")[0]
+    words = set(re.findall(r"\w+", told))
+    for package in LISTED_BY_THEMSELVES:
+        words |= {f"{package}.{word}" for word in re.findall(r"\w+", (HOME / package / "__init__.py").read_text())}
+    missing = [name for name in MODULES if name.split(".")[-1] not in words and name not in words]
+    assert sorted(set(missing) - {"", "__main__"}) == []

@@ -1,5 +1,5 @@
 """What the command says when something is wrong, and its exit codes: 0, 1 (it failed), 2 (you asked wrongly), 3 (it is
-done, but --strict was asked for and something speaks against the clusters)."""
+done, but --strict was asked for and there are warnings)."""
 
 import sys
 from typing import TextIO

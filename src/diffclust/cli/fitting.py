@@ -60,7 +60,7 @@ def fit(
     keep: Keep = None,
     as_json: Json = False,
     strict: Annotated[
-        bool, typer.Option("--strict", help=f"Exit with {UNSOUND} where something speaks against the clusters.")
+        bool, typer.Option("--strict", help=f"Exit with {UNSOUND} if there are warnings about the clusters.")
     ] = False,
     config: Config = None,
 ) -> None:

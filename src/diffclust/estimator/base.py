@@ -75,7 +75,7 @@ class PrototypeClusterer(
         n_iter_: how many of these epochs were of clustering.
         runs_: every restart as a dict: labels, history, losses, seed.
         seed_: of the restart that was kept.
-        diagnostics_: sizes of the clusters, repairs, what speaks against them ("warnings"); how their number was found.
+        diagnostics_: sizes of the clusters, repairs, reasons to doubt them ("warnings"); how their number was found.
         model_: the `nn.Module`, usable on its own.
         n_features_in_: columns of X.
         feature_names_in_: their names, where X had some.

@@ -80,7 +80,7 @@ class SharedSettings(BaseEstimator):
 
     Args:
         n_clusters: how many, or "auto": as many as two networks see that are trained on different halves of the rows:
-            what only one of them sees does not count. `diagnostics_["number"]` says what spoke for it.
+            what only one of them sees does not count. `diagnostics_["number"]` has the scores.
         max_clusters: the most that n_clusters="auto" looks for. "auto": the root of the number of rows, from 10 to 50.
         overcluster: the method begins with so many times the clusters, and half way those are joined that have no
             valley between them: two that were one, and one that was two, are put right. 1: as many as are wanted.

@@ -58,7 +58,7 @@ const Rows = (() => {
   function strip(i, j, l) {
     const P = D.pictures;
     const box = el("div", { class: "strip" }, figure(picture(P.thumbnails, i, 96, `Row ${M.row[i]}`), "the row"));
-    if (P.heat) box.append(figure(picture(P.heat, i, 96, "Heat map", true), "what speaks for it (green) and against (red)"));
+    if (P.heat) box.append(figure(picture(P.heat, i, 96, "Heat map", true), "pixels for this cluster (green) and against it (red)"));
     if (P.centers) {
       box.append(figure(picture(P.centers, j, 96, `Centre of cluster ${j}`), `centre of ${j}`));
       if (l !== null) box.append(figure(picture(P.centers, l, 96, `Centre of cluster ${l}`), `centre of ${l}, the runner-up`));
