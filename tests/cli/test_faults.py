@@ -285,6 +285,22 @@ def test_ctrl_c_on_the_way_out_changes_nothing(run, monkeypatch):
         signal.signal(signal.SIGINT, before)
 
 
+@pytest.mark.parametrize(("ends", "code"), [(0, 0), (3, 3), (cli.CTRL_C, 1)])
+def test_ctrl_c_when_all_is_done_leaves_the_code(run, monkeypatch, ends, code):
+    late, ignore = [KeyboardInterrupt], cli._no_more_ctrl_c
+
+    def ctrl_c():
+        for error in late[:]:
+            late.clear()
+            raise error
+        ignore()
+
+    monkeypatch.setattr(cli, "_run", lambda: ends)
+    monkeypatch.setattr(cli, "_no_more_ctrl_c", ctrl_c)
+    assert run("methods")[0] == code
+    assert late == []
+
+
 def test_two_ctrl_c_end_with_one(tmp_path):
     np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(500, 20)))
     words = ("fit", "x.npy", "-k", "3", "--out", "a", "--checkpoint", "c", "--set", "checkpoint_every=1")

@@ -49,15 +49,23 @@ def main() -> None:
     """Exit codes: 0, 1 (it failed, or was stopped by Ctrl-C, however often), 2 (you asked wrongly), 3 (--strict). One
     line an error; DIFFCLUST_TRACEBACK=1 shows more."""
     try:
-        code = _run()
-    except KeyboardInterrupt:
-        code = CTRL_C
-    with contextlib.suppress(ValueError):  # in a thread
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # on the way out there is nothing left to stop
+        try:
+            code = _run()
+        except KeyboardInterrupt:
+            code = CTRL_C
+        _no_more_ctrl_c()
+    except KeyboardInterrupt:  # when all was done already: the code is what it was
+        _no_more_ctrl_c()
     if code == CTRL_C:
         say("stopped")
         code = 1
     sys.exit(code or 0)
+
+
+def _no_more_ctrl_c() -> None:
+    """On the way out there is nothing left to stop."""
+    with contextlib.suppress(ValueError):  # in a thread
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _run() -> int | None:
