@@ -19,7 +19,7 @@ SHORT = {"pretrain_epochs": 2, "epochs": 3, "random_state": 0, "device": "cpu", 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.filterwarnings("ignore:.*check_array_api_input")
-@parametrize_with_checks([DSCNet(3, network="identity", epochs=15, lr=0.01, keep=0.9, device="cpu")])
+@parametrize_with_checks([DSCNet(3, network="identity", epochs=15, lr=0.01, keep=0.9, subspace_dim=1, device="cpu")])
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
 
@@ -63,11 +63,18 @@ def test_the_objective_by_hand():
     assert losses["reconstruction"].item() == pytest.approx(8 / 2 / 3)
 
 
-def test_the_largest_coefficients_are_kept():
-    c = torch.tensor([[0.0, -4.0, 3.0, 2.0, 1.0], [1.0, 0.0, 0.0, 0.0, 0.0]])
-    assert keep_largest(c, 0.4).tolist() == [[0, 4, 0, 0, 0], [1, 0, 0, 0, 0]]
-    assert keep_largest(c, 0.41).tolist() == [[0, 4, 3, 0, 0], [1, 0, 0, 0, 0]]
-    assert keep_largest(c, 1.0).tolist() == c.abs().tolist()
+def test_the_largest_coefficients_of_a_column_are_kept():
+    c = torch.tensor([[0.0, -4.0, 3.0, 2.0, 1.0], [1.0, 0.0, 0.0, 0.0, 0.0]]).T
+    assert keep_largest(c, 0.4).T.tolist() == [[0, -4, 0, 0, 0], [1, 0, 0, 0, 0]]
+    assert keep_largest(c, 0.41).T.tolist() == [[0, -4, 3, 0, 0], [1, 0, 0, 0, 0]]
+    assert keep_largest(c, 1.0).tolist() == c.tolist()
+
+
+def test_the_identity_puts_negative_eigenvalues_last():
+    # of two pairs that write one another I + S has the eigenvalues 1.2, 1.2, 0.8, 0.8, and S 0.2 and -0.2, twice each
+    c = torch.kron(torch.eye(2), torch.tensor([[0.0, 0.2], [0.2, 0.0]])).double()
+    w = DSCNet(1, subspace_dim=1, keep=1.0, power=1.0).affinity(c)
+    assert w.numpy() == pytest.approx(5 * c.numpy(), abs=1e-6)
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")

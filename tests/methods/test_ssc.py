@@ -12,7 +12,7 @@ import diffclust
 from diffclust import SSC
 from diffclust.baselines import BASELINES
 from diffclust.methods import TRANSDUCTIVE
-from diffclust.methods.ssc import join_strays, spectral_labels
+from diffclust.methods.ssc import join_strays, spectral_labels, turned_labels
 from diffclust.metrics import accuracy
 
 
@@ -128,6 +128,14 @@ def test_spectral_labels_of_a_graph_by_hand():
     assert {labels[0], labels[40]} == {0, 1}
     labels, _ = spectral_labels(sp.csr_array(sp.block_diag([clique(n) for n in (5, 9, 7, 6)])), 2, 0)
     assert labels.tolist() == [1] * 5 + [0] * 9 + [1] * 13
+
+
+def test_eigenvectors_are_turned_until_they_tell_the_clusters():
+    rng = np.random.default_rng(0)
+    y = rng.permutation(np.repeat(np.arange(5), [40, 20, 10, 5, 2]))
+    turn = np.linalg.qr(rng.normal(size=(5, 5)))[0]
+    rows = turn[y] + 0.1 * rng.normal(size=(77, 5))
+    assert accuracy(y, turned_labels(rows / np.linalg.norm(rows, axis=1, keepdims=True))) == 1
 
 
 def test_strays_take_the_label_of_the_row_they_correlate_most_with():

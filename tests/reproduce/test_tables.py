@@ -150,6 +150,9 @@ def test_a_part_of_a_table():
         "HOMO, guarded",
         "HOE, guarded",
         "HOT, guarded",
+        "HOMO, slow",
+        "HOE, slow",
+        "HOT, slow",
         "HOE, CNN",
         "HOE, matched, CNN",
     ]

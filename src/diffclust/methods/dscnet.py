@@ -8,9 +8,11 @@ by the others, Z = f(X), and all learn together on all rows at once, eq. (4)::
     min ½ |X - g(C Z)|² + λ1 |C|² + λ2/2 |Z - C Z|²,   diag(C) = 0
 
 With no network (f and g the identity) that is ridge regression, LSR1 with λ = 2 λ1 / (1 + λ2). The graph of C is
-made clean as the authors' code does it: of each row the largest coefficients are kept, up to a share of their sum; the
-symmetric part of that is cut down to rank d k + 1, from which rows M at unit length have W = max(0, M Mᵀ)^p; and W is
-cut (`ssc.spectral_labels`).
+made clean as the authors' code does it: of what each row gives to the others the largest coefficients are kept, up to a
+share of their sum; with S the symmetric part of that, I + S is cut down to rank d k + 1, from which rows M at unit
+length have W = max(0, M Mᵀ)^p; and W is cut, its eigenvectors turned until they tell the clusters
+(`ssc.spectral_labels`). The coefficients are small, so that I matters: without it eigenvectors of negative eigenvalues
+count like others, and those of small ones hardly.
 
 It is transductive: there is a coefficient for each pair of the rows it was given, and none for others.
 """
@@ -45,7 +47,7 @@ from ..nn.cluster import ClusterLayer
 from ..reading.inputs import read_rows
 from .ssc import ABSENT_METHODS, join_strays, spectral_labels
 
-FIRST = 1e-4  # every coefficient at the start, the authors'
+FIRST = 1e-8  # every coefficient at the start, the authors'
 MAPS = (15,)  # of the authors' network for COIL-20: one convolution of stride 2
 BATCH = 256  # rows a step while the autoencoder is trained alone
 COPIES = 8  # of C: its gradient, Adam's two means, what a step holds
@@ -103,7 +105,7 @@ class DSCNet(ClusterMixin, BaseEstimator):
         pretrain_epochs: epochs of the autoencoder alone.
         epochs: steps on all rows at once.
         lr: Adam's learning rate.
-        keep: the share of the sum of a row's coefficients that is kept, the largest first.
+        keep: the share of the sum of a column's coefficients that is kept, the largest first.
         subspace_dim: d, about the dimension of a subspace.
         power: p; more makes what is near nearer.
         device: "auto", "cpu", "cuda", ...
@@ -120,8 +122,8 @@ class DSCNet(ClusterMixin, BaseEstimator):
     n_clusters: int = knob(8, low=1, kw_only=False)
     network: str | nn.Module = "auto"
     embedding_dim: int = knob(64, low=1)
-    weight: float = knob(1.0, low=0)
-    expression: float = knob(30.0, low=0)
+    weight: float = knob(0.5, low=0)
+    expression: float = knob(75.0, low=0)
     pretrain_epochs: int = knob(200, low=0)
     epochs: int = knob(40, low=1)
     lr: float = knob(1e-3, above=0)
@@ -149,7 +151,7 @@ class DSCNet(ClusterMixin, BaseEstimator):
             c = model.coefficients().double().cpu()
             z = F.normalize(restart.data.map(model.embed).double().cpu(), dim=1)
         w = self.affinity(c)
-        labels, found = spectral_labels(sp.csr_array(w.numpy()), self.n_clusters, seed)
+        labels, found = spectral_labels(sp.csr_array(w.numpy()), self.n_clusters, seed, turned=True)
         for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("__")]:
             delattr(self, name)
         for name, value in given.attributes.items():
@@ -165,7 +167,7 @@ class DSCNet(ClusterMixin, BaseEstimator):
     def affinity(self, c: Tensor) -> Tensor:
         """W of the coefficients C (n, n)."""
         kept = keep_largest(c, self.keep)
-        values, vectors = torch.linalg.eigh((kept + kept.T) / 2)
+        values, vectors = torch.linalg.eigh((kept + kept.T) / 2 + torch.eye(len(kept), dtype=kept.dtype))
         largest = values.abs().argsort(descending=True)[: self.subspace_dim * self.n_clusters + 1]
         m = F.normalize(vectors[:, largest] * values[largest].abs().sqrt(), dim=1)
         w = (m @ m.T).clamp_min(0) ** self.power
@@ -208,7 +210,7 @@ class DSCNet(ClusterMixin, BaseEstimator):
 
     def _network(self, data: Data) -> Autoencoder:
         if self.network == "auto" and len(data.row_shape) == 3:
-            return networks.build("conv-dictionary", data, 0, {"conv-dictionary": {"maps": MAPS}})
+            return networks.build("conv-dictionary", data, 0, {"conv-dictionary": {"maps": MAPS, "rectified": True}})
         return networks.build(self.network, data, self.embedding_dim, {})
 
     def _diagnose(self, found: dict[str, Any]) -> dict[str, Any]:
@@ -227,10 +229,8 @@ class DSCNet(ClusterMixin, BaseEstimator):
 
 
 def keep_largest(c: Tensor, share: float) -> Tensor:
-    """Of each row's absolute values the largest, until they make this share of their sum; zeros in place of the
-    others."""
-    size = c.abs()
-    ordered, places = size.sort(dim=1, descending=True)
-    before = ordered.cumsum(1) - ordered
-    kept = before < share * ordered.sum(1, keepdim=True)
-    return torch.zeros_like(size).scatter_(1, places, torch.where(kept, ordered, 0.0))
+    """Of each column the largest values by size, until they make this share of the sum of all sizes; zeros in place of
+    the others."""
+    size, places = c.abs().sort(dim=0, descending=True)
+    kept = size.cumsum(0) - size < share * size.sum(0)
+    return torch.zeros_like(c).scatter_(0, places, torch.where(kept, c.gather(0, places), 0.0))

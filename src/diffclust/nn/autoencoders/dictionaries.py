@@ -49,6 +49,7 @@ class ConvDictionary(Autoencoder):
         maps: of each layer. Three strides of 2 and 128 maps make twice as many codes as a grey image has pixels.
         he: first weights as He et al. draw them, biases zero: codes are then about as large as pixels, and the paper's
             threshold of 0.15 leaves most of them. Of torch's own weights it leaves less than one in a hundred.
+        rectified: ReLU behind the codes and behind the image, too, as DSC-Net has it.
     """
 
     def __init__(
@@ -58,13 +59,14 @@ class ConvDictionary(Autoencoder):
         output: Output = "linear",
         maps: Sequence[int] = (32, 64, 128),
         he: bool = False,
+        rectified: bool = False,
     ) -> None:
         c, h, w = image_shape(tuple(input_shape), 4, "conv-dictionary")
         sizes = [(h, w)]
         for _ in maps:
             sizes.append(((sizes[-1][0] + 1) // 2, (sizes[-1][1] + 1) // 2))
         super().__init__(input_shape, maps[-1] * sizes[-1][0] * sizes[-1][1], "linear")
-        self.config |= {"maps": list(maps), "he": he}
+        self.config |= {"maps": list(maps), "he": he, "rectified": rectified}
         maps = (c, *maps)
         down: list[nn.Module] = []
         up: list[nn.Module] = []
@@ -74,8 +76,9 @@ class ConvDictionary(Autoencoder):
             extra = (1 - sizes[i][0] % 2, 1 - sizes[i][1] % 2)  # what a stride of 2 lost to rounding
             up = [nn.ConvTranspose2d(maps[i + 1], maps[i], 3, 2, 1, output_padding=extra), *up]
             up = [nn.ReLU(), *up] if i < len(sizes) - 2 else up
-        self.encoder = nn.Sequential(*down, nn.Flatten())
-        self.decoder = nn.Sequential(nn.Unflatten(1, (maps[-1], *sizes[-1])), *up)
+        last = [nn.ReLU()] if rectified else []
+        self.encoder = nn.Sequential(*down, *last, nn.Flatten())
+        self.decoder = nn.Sequential(nn.Unflatten(1, (maps[-1], *sizes[-1])), *up, *last)
         if he:
             for layer in (*down[::2], *up[::2]):
                 nn.init.kaiming_uniform_(layer.weight)  # type: ignore[arg-type]
