@@ -107,6 +107,24 @@ def mixture() -> str:
     return "".join(parts) + words(415, 184, "each cluster: weight, mean, width")
 
 
+def table_of_pairs() -> str:
+    """P of IIC: partners agree, and clusters are of one size."""
+    parts = [words(310, 100, "Φ(x)"), words(415, 22, "Φ(x′)")]
+    for i in range(3):
+        for j in range(3):
+            place = f'x="{346 + 46 * i}" y="{32 + 46 * j}" width="42" height="42" rx="5"'
+            parts.append(f'<rect {place} fill="{COLOURS[i]}" opacity="{0.9 if i == j else 0.12}"/>')
+    return "".join(parts) + words(415, 186, "partners agree, and no cluster is larger")
+
+
+def pushes() -> str:
+    """Rows pushed where their cluster would change first."""
+    parts = [clouds(pull=False)]
+    for (x, y), (dx, dy) in zip(CENTRES, ((28, 6), (-28, 10), (-8, -26)), strict=True):
+        parts.append(arrow(x + dx, y + dy, x + 1.9 * dx, y + 1.9 * dy))
+    return "".join(parts) + words(415, 186, "the cluster stays when a row is pushed")
+
+
 def metrics() -> str:
     x, y = 415, 90
     corners = f"{x},{y - 78} {x + 78},{y} {x},{y + 78} {x - 78},{y}"
@@ -233,6 +251,26 @@ IDEAS = {
         (
             "outliers that hang together are clusters, too",
             "in a batch a row needs neighbours of its own cluster: many small clusters want large batches",
+        ),
+    ),
+    "iic": Idea(
+        network(layer="softmax", decodes=False),
+        table_of_pairs,
+        "The table of what two versions of a row are classified as has as much mutual information as it can have.",
+        ("for images of objects whose random changes leave the class alone", "for clusters of about one size"),
+        (
+            "clusters of very different sizes are made even",
+            "a batch must hold many rows of every cluster: with many clusters take larger batches",
+        ),
+    ),
+    "imsat": Idea(
+        network(layer="softmax", decodes=False),
+        pushes,
+        "Rows are pushed where their cluster would change most, and it must not; clusters are decided and even.",
+        ("for rows and images whose clusters are of about one size", "where no random change of a row is known"),
+        (
+            "clusters of very different sizes are made even: lower `balance`",
+            "two passes back through the network a step: slower than the others",
         ),
     ),
     "sscnet": Idea(

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from .methods.dec import DEC, IDEC
     from .methods.deep_kmeans import DeepKMeans
     from .methods.dscnet import DSCNet
+    from .methods.iic import IIC
+    from .methods.imsat import IMSAT
     from .methods.kmeansnet import KMeansNet
     from .methods.spectralnet import SpectralNet
     from .methods.ssc import SSC
@@ -30,6 +32,8 @@ __all__ = [
     "DCN",
     "DEC",
     "IDEC",
+    "IIC",
+    "IMSAT",
     "SSC",
     "TELL",
     "AEKMeans",

@@ -84,3 +84,11 @@ def test_rows_that_are_all_equal_have_an_answer():
     model = SpectralNet(2, network="identity", width=4).build_model(Identity((2,)), 9)
     model.before_training(data)
     assert model.loss(Batch(torch.ones(9, 2), torch.ones(9, 2), torch.arange(9)))["clustering"].isfinite()
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_few_rows_keep_what_was_learnt():
+    """Without a network and training its map is no k-means: there is nothing to fall back to."""
+    X = np.random.default_rng(0).normal(size=(20, 3)).astype(np.float32)
+    model = SpectralNet(2, **{**SHORT, "epochs": 2}).fit(X)  # fewer than fifteen rows a cluster
+    assert "fallback" not in {event["kind"] for event in model.diagnostics_["events"]}

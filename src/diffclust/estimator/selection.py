@@ -59,7 +59,7 @@ def choose(estimator: "PrototypeClusterer", restarts: list[Restart]) -> Run:
         raise KeyboardInterrupt  # before the first had anything to show
     best, data = runs[RULES[estimator.select](runs)], restarts[0].data
     given_centers = not isinstance(getattr(estimator, "init", "k-means"), str)  # in the network's embedding
-    if data.graph is None or estimator.features != "auto" or given_centers:
+    if data.graph is None or estimator.features != "auto" or given_centers or not estimator.falls_back:
         return best
     if networks.compared_as_they_are(data) and not networks.are_choices(data.summary):
         return best  # texts of one topic share few words: many edges leave it, however well it is found

@@ -87,6 +87,20 @@ METHODS = (
         "Shaham et al., SpectralNet: Spectral Clustering using Deep Neural Networks, ICLR 2018",
     ),
     Method(
+        "iic",
+        "IIC",
+        "iic",
+        "a classifier whose answers for two versions of a sample tell most of one another",
+        "Ji et al., Invariant Information Clustering for Unsupervised Image Classification, ICCV 2019",
+    ),
+    Method(
+        "imsat",
+        "IMSAT",
+        "imsat",
+        "decided, even clusters that no small push of a sample changes",
+        "Hu et al., Learning Discrete Representations via Information Maximizing Self-Augmented Training, ICML 2017",
+    ),
+    Method(
         "sscnet",
         "SSCNet",
         "sscnet",

@@ -48,7 +48,7 @@ EVAL_LOSS = (
     "Our losses are measured in eval mode over all samples, on the scale of the authors' code, whose log averages over "
     "training batches."
 )
-NO_IIC = "not run here: needs the features of an IIC network; benchmarks/features.py has an encoder of its own"
+NO_IIC = "not run here: needs the features of the authors' IIC network; benchmarks/features.py has ours"
 NO_CIFAR100 = "not run here: CIFAR-100 could not be had"
 
 

@@ -1,0 +1,71 @@
+"""IIC: a classifier whose answers for two versions of a sample tell as much as can be of one another.
+
+Ji, Henriques, Vedaldi: "Invariant Information Clustering for Unsupervised Image Classification and Segmentation",
+ICCV 2019.
+
+Φ(x) are the shares of the k clusters in a sample x, and x' is its partner: the sample before a random change (images)
+or a neighbour (rows). Over a batch of n, eqs. (2) and (3)::
+
+    P = (1/n) Σ_i Φ(x_i) Φ(x'_i)ᵀ,   made symmetric: (P + Pᵀ) / 2
+    max I(P) = Σ_cc' P_cc' (log P_cc' - λ log P_c - λ log P_c'),   P_c = Σ_c' P_cc'
+
+The mutual information is largest where partners always agree, every sample is decided, and clusters are of one size.
+The paper begins with random weights and takes the best of five heads; here, as in the other methods, a trained encoder
+and k-means are the start, and there is one head: the cluster layer.
+"""
+
+import torch
+from torch import Tensor
+
+from ..engine.data import Batch
+from ..engine.model import Losses
+from ..estimator.base import PrototypeClusterer
+from ..estimator.knobs import knob
+from ..estimator.settings import hyperparameters
+from ..nn.autoencoders import Autoencoder
+from ..nn.cluster import ClusterLayer
+from .partners import PartnerModel, partner_layer
+
+LEAST = 1e-8  # shares of P below count as this much
+
+
+def mutual_information(joint: Tensor, weight: float = 1.0) -> Tensor:
+    """I(P) of a table P (k, k) of positive numbers, which are brought to a sum of one; λ is `weight`."""
+    table = (joint + joint.T) / 2
+    table = (table / table.sum()).clamp_min(LEAST)
+    return (table * (table.log() - weight * (table.sum(1, keepdim=True).log() + table.sum(0).log()))).sum()
+
+
+class IICModel(PartnerModel):
+    def __init__(self, autoencoder: Autoencoder, clusters: ClusterLayer, settings: "IIC") -> None:
+        super().__init__(autoencoder, clusters, settings)
+        self.balance = settings.balance
+
+    def loss(self, batch: Batch) -> Losses:
+        z, p, q = self.classify(batch)
+        with torch.autocast(p.device.type, enabled=False):
+            (joint,) = batch.total(p.T @ q)
+            information = mutual_information(joint, self.balance)
+        return {"clustering": -information, **self.decoding_loss(batch, z)}
+
+
+@hyperparameters
+class IIC(PrototypeClusterer):
+    """Invariant information clustering: two versions of a sample tell as much as can be of one another's cluster.
+
+    Shared parameters: see `PrototypeClusterer`. For clusters of about one size. A batch should hold many rows of every
+    cluster. Of rows, partners are neighbours.
+
+    Args:
+        balance: λ, of the two entropies against that of the table: larger, and clusters are more of one size.
+        init: first centres: "k-means", "k-means++", "random", or an array (n_clusters, embedding_dim).
+    """
+
+    balance: float = knob(1.0, low=0)
+    init: str | object = "k-means"
+
+    def build_model(self, autoencoder: Autoencoder, n_samples: int) -> IICModel:
+        return IICModel(autoencoder, partner_layer(self.n_clusters, autoencoder, self.network == "identity"), self)
+
+    def offline(self) -> str:
+        return "what it maximises is of many rows at once"
