@@ -7,10 +7,10 @@ Two stages, as by default: the network is trained once a seed, then every α clu
 """
 
 import argparse
-import csv
 import warnings
 from pathlib import Path
 
+import sheet
 import torch
 
 from diffclust import KMeansNet, datasets
@@ -34,10 +34,7 @@ def main() -> None:
                 used = 10 - len(model.diagnostics_["empty_clusters"])
                 score = {"acc": 100 * accuracy(y, model.labels_), "nmi": 100 * nmi(y, model.labels_)}
                 rows.append({"alpha": alpha, "repair": repair, "seed": seed, "used": used, **score})
-    with (Path(__file__).parent / "results" / "alpha_grid.csv").open("w", newline="") as file:
-        writer = csv.DictWriter(file, rows[0])
-        writer.writeheader()
-        writer.writerows(rows)
+    sheet.write(Path(__file__).parent / "results" / "alpha_grid.csv", list(rows[0]), rows)
     for alpha in (*ALPHA_GRID, 20.0):
         for repair in (True, False):
             own = [row for row in rows if (row["alpha"], row["repair"]) == (alpha, repair)]

@@ -15,14 +15,12 @@ import argparse
 import statistics
 import time
 import warnings
-from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import sheet
+from jobs import results_of
 
 RESULTS = Path(__file__).parent / "results" / "auto.csv"
 COLUMNS = ("data", "method", "seed", "classes", "found", "acc", "nmi", "ari", "noise", "seconds", "device")
@@ -123,18 +121,6 @@ def show(rows: list[dict[str, str]]) -> None:
         print(f"{data:16}{method:18}{runs[0]['classes']:>8}{spread:>18}{cells}{means[3]:>9.1f}{len(runs):>6}")
 
 
-def results_of(work: list[tuple[Any, ...]], jobs: int) -> Iterator[dict[str, Any]]:
-    if jobs == 1:
-        yield from (run(*each) for each in work)
-        return
-    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-        for done in as_completed([pool.submit(run, *each) for each in work]):
-            if done.exception() is None:
-                yield done.result()
-            else:
-                print(done.exception(), flush=True)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path)
@@ -155,7 +141,7 @@ def main() -> None:
             for method in wish.methods.split(";")
             if (name, method, seed) not in done and not (method == "HDBSCAN" and seed > 0)  # nothing in it is random
         ]
-        for row in results_of(work, wish.jobs) if work else ():
+        for row in results_of(run, work, wish.jobs):
             sheet.append(wish.results, COLUMNS, [row])
             print(*row.values(), flush=True)
     show(sheet.read(wish.results))

@@ -12,7 +12,6 @@ Losses are those of the last epoch: as the number of processes changes, they sho
 """
 
 import argparse
-import csv
 import json
 import os
 import subprocess
@@ -23,6 +22,7 @@ import warnings
 from pathlib import Path
 
 import numpy as np
+import sheet
 import torch
 import torch.distributed as dist
 from sklearn.exceptions import ConvergenceWarning
@@ -154,10 +154,7 @@ def main() -> None:
                     rows.append(json.loads(done.stdout.splitlines()[-1]))
                     print(rows[-1], flush=True)
     if not given.only:
-        with RESULTS.open("w", newline="") as file:
-            writer = csv.DictWriter(file, rows[0])
-            writer.writeheader()
-            writer.writerows(rows)
+        sheet.write(RESULTS, list(rows[0]), rows)
 
 
 if __name__ == "__main__":

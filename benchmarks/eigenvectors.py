@@ -10,7 +10,6 @@ QR) after 3,000 steps at the latest; `error` is what the sum of the eigenvalues 
 """
 
 import argparse
-import csv
 import json
 import resource
 import subprocess
@@ -21,6 +20,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+import sheet
 import torch
 from scipy.sparse.linalg import eigsh
 from sklearn.neighbors import kneighbors_graph
@@ -124,11 +124,7 @@ def main() -> None:
                     "torch": torch.__version__,
                 })  # fmt: skip
                 print(*rows[-1].values(), flush=True)
-    chosen.out.parent.mkdir(parents=True, exist_ok=True)
-    with chosen.out.open("w", newline="") as file:
-        writer = csv.DictWriter(file, FIELDS)
-        writer.writeheader()
-        writer.writerows(rows)
+    sheet.write(chosen.out, FIELDS, rows)
 
 
 if __name__ == "__main__":

@@ -7,9 +7,9 @@ on the rows trained on and on new ones. Classical iterations count up to 2,000, 
 """
 
 import argparse
-import csv
 from pathlib import Path
 
+import sheet
 import torch
 from subspaces import ROWS, K, draw
 from torch import Tensor
@@ -73,11 +73,7 @@ def main() -> None:
                     "iterations": needed if needed <= MOST else f"> {MOST}", "ratio": f"{needed / blocks:.1f}",
                 })  # fmt: skip
                 print(*rows[-1].values(), flush=True)
-    chosen.out.parent.mkdir(parents=True, exist_ok=True)
-    with chosen.out.open("w", newline="") as file:
-        writer = csv.DictWriter(file, FIELDS)
-        writer.writeheader()
-        writer.writerows(rows)
+    sheet.write(chosen.out, FIELDS, rows)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Results as lines of a CSV file that is only ever added to: a run that is there is not repeated."""
+"""Results as lines of a CSV file. Most are only ever added to: a run that is there is not repeated."""
 
 import csv
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,6 +12,12 @@ def read(path: Path) -> list[dict[str, str]]:
         return []
     with path.open(newline="") as file:
         return list(csv.DictReader(file))
+
+
+def write(path: Path, fields: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> None:
+    """In place of what is there: of a script that does all its work at once."""
+    path.unlink(missing_ok=True)
+    append(path, fields, rows)
 
 
 def append(path: Path, fields: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> None:

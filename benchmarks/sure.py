@@ -12,14 +12,13 @@ are appended to benchmarks/results/sure.csv; what is there is not run again.
 import argparse
 import time
 import warnings
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import auto
 import numpy as np
 import sheet
+from jobs import results_of
 
 RESULTS = Path(__file__).parent / "results" / "sure.csv"
 COLUMNS = ("data", "seed", "cluster", "rows", "purity", "stability", "confidence", "accuracy", "ece", "seconds")
@@ -102,13 +101,9 @@ def main() -> None:
         done = {(line["data"], int(line["seed"])) for line in sheet.read(wish.results)}
         names, seeds = wish.sets.split(","), range(wish.seeds)
         work = [(wish.data, name, seed, wish.device) for seed in seeds for name in names if (name, seed) not in done]
-        with ProcessPoolExecutor(wish.jobs, mp_context=get_context("spawn")) as pool:
-            for each in as_completed([pool.submit(run, *job) for job in work]):
-                if each.exception() is None:
-                    sheet.append(wish.results, COLUMNS, each.result())
-                    print(each.result()[0]["data"], each.result()[0]["seed"], flush=True)
-                else:
-                    print(each.exception(), flush=True)
+        for lines in results_of(run, work, wish.jobs):
+            sheet.append(wish.results, COLUMNS, lines)
+            print(lines[0]["data"], lines[0]["seed"], flush=True)
     show(sheet.read(wish.results))
 
 

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from .errors import UNSOUND, Wrong, say
+from .finished import FinishedFit, clusters_of
 from .folders import Source, beside, read_for, read_source, source_of, words_of
 from .options import (
     ColumnOption,
@@ -34,7 +35,7 @@ from .options import (
     settings_of,
     wishes_of,
 )
-from .tables import print_number, print_reading, print_table, print_unlabelled
+from .tables import print_reading
 
 
 def fit(
@@ -67,36 +68,29 @@ def fit(
     """Cluster DATA and save the model; with torchrun --nproc-per-node=N -m diffclust fit ..., in N processes."""
     from ..callbacks import TrainingRecord
     from ..engine.checkpoint import keeping_checkpoints
-    from ..engine.distributed import distributed, times_restarted
-    from ..saving.answers import as_csv
-    from ..saving.folder import CLUSTERS, LABELS, SETTINGS
-    from ..saving.save import save
+    from ..engine.distributed import distributed
 
     if resume and checkpoint is None:
         raise Wrong("--resume needs --checkpoint: where is the state?")
     out = out or _free_folder(data)
+    record = TrainingRecord()
     settings = {
         "random_state": seed,
         "n_init": restarts,
         "device": device,
         "verbose": not quiet and sys.stderr.isatty(),
         "checkpoint": checkpoint,
+        "columns": wishes_of(column, skip),
+        "callbacks": [record],
+        **({} if epochs is None else {"epochs": epochs}),
+        **settings_of(method, setting or []),
     }
-    if epochs is not None:
-        settings["epochs"] = epochs
-    settings["columns"] = wishes_of(column, skip)
-    source = Source(data, label, None if embeddings is None else str(embeddings))
-    record = TrainingRecord()
-    settings |= {**settings_of(method, setting or []), "callbacks": [record]}
     estimator = estimator_of(method, number_of(k), settings)
+    source = Source(data, label, None if embeddings is None else str(embeddings))
     with distributed() as processes:
         with processes.together():
             if processes.leads:
-                check_out(out, folder=True)
-                if out.is_dir():
-                    check_out(out / LABELS, folder=False, reads=data)
-                if _is_begun(checkpoint) and not (resume or times_restarted()):
-                    raise Wrong(f"{checkpoint} holds a checkpoint: add --resume to go on from it, or remove it.")
+                _check_places(data, out, checkpoint, resume)
             in_groups = Path(data).suffix == ".parquet" and Path(data).is_file() and not processes.alone
             X, y, shown = (Path(data), None, None) if in_groups else read_source(source)
             own = _own_columns(source, shown, keep)
@@ -110,65 +104,61 @@ def fit(
         seconds = time.perf_counter() - began
     if not processes.leads:
         return
-    stopped = any(kind == "interrupted" for run in estimator.runs_ for kind, _ in run["diagnostics"]["events"])
-    go_on = f" Add --resume to go on from {checkpoint}." if _is_begun(checkpoint) else ""
-    if stopped and (out / SETTINGS).exists():
-        say(f"stopped: this model is not saved, and the one in {out} is left as it was.{go_on}")
+    finished = FinishedFit(estimator, data, out, seconds, y, clusters_of(estimator, given, shown))
+    _save(finished, beside(source, record), own, checkpoint)
+    if as_json:
+        print(json.dumps(finished.as_json()))
+    else:
+        finished.print()
+        if finished.interrupted:
+            say(f"stopped: the model in {out} is as far as training had come.{_how_to_go_on(checkpoint)}")
+    finished.warn()
+    raise typer.Exit(finished.exit_code(strict))
+
+
+def _check_places(data: str, out: Path, checkpoint: Path | None, resume: bool) -> None:
+    """Where the fit is to be kept: complain before the work, not after it."""
+    from ..engine.distributed import times_restarted
+    from ..saving.folder import LABELS
+
+    check_out(out, folder=True)
+    if out.is_dir():
+        check_out(out / LABELS, folder=False, reads=data)
+    if _is_begun(checkpoint) and not (resume or times_restarted()):
+        raise Wrong(f"{checkpoint} holds a checkpoint: add --resume to go on from it, or remove it.")
+
+
+def _save(finished: FinishedFit, files: dict[str, bytes], own: dict[str, list[Any]], checkpoint: Path | None) -> None:
+    """The model with `files` and the labels beside it, and with that the checkpoint is done. A fit that was stopped
+    keeps its checkpoint and leaves a model that is there as it was."""
+    from ..saving.answers import as_csv
+    from ..saving.folder import CLUSTERS, LABELS, SETTINGS
+    from ..saving.save import save
+
+    out, estimator = finished.out, finished.estimator
+    if finished.interrupted and (out / SETTINGS).exists():
+        say(f"stopped: this model is not saved, and the one in {out} is left as it was.{_how_to_go_on(checkpoint)}")
         raise typer.Exit(1)
-    labels, told = estimator.labels_, _told_clusters(estimator, given, shown)
+    files = {**files, LABELS: as_csv(estimator.labels_, own)}
+    if finished.clusters:
+        files[CLUSTERS] = finished.clusters_csv()
     try:
-        files = {**beside(source, record), LABELS: as_csv(labels, own)}
-        save(estimator, out, {**files, CLUSTERS: _clusters_csv(told)} if told else files)
+        save(estimator, out, files)
     except OSError:
         if _is_begun(checkpoint):
             say(f"not saved, but the training is in {checkpoint}: add --resume to save it once there is room.")
         raise
-    if checkpoint is not None and not stopped:
+    if checkpoint is not None and not finished.interrupted:
         _clear(checkpoint)
-    found = {} if y is None else _scores(y, labels)
-    if as_json:
-        answer = {
-            "data": data,
-            "out": str(out),
-            "method": type(estimator).__name__,
-            "rows": len(labels),
-            "sizes": list(estimator.diagnostics_["sizes"]),
-            "names": estimator.names_,
-            "number": estimator.diagnostics_.get("number"),
-            "clustering_loss": estimator.clustering_loss_,
-            "seconds": seconds,
-            "scores": found,
-            "columns": None if reading is None else {each.name: each.told for each in reading.columns},
-            "clusters": told,
-            "soundness": estimator.diagnostics_["soundness"],
-            "warnings": estimator.diagnostics_["warnings"],
-        }
-        print(json.dumps(answer))
-        raise typer.Exit(_last_words(estimator, strict, stopped))
-    rows = [
-        ["rows", f"{len(labels):,}"],
-        ["clusters", " ".join(str(size) for size in estimator.diagnostics_["sizes"])],
-        ["clustering loss", f"{estimator.clustering_loss_:.6g}"],
-        ["seconds", f"{seconds:.1f}"],
-        *([name, f"{100 * value:.2f}"] for name, value in found.items()),
-    ]
-    print_table(["", f"{type(estimator).__name__} on {data}"], rows)
-    print_number(estimator.diagnostics_.get("number"))
-    if told:
-        named = zip(estimator.names_, told, strict=True)
-        lines = [[str(j), name, *line] for j, (name, line) in enumerate(named)]
-        print_table(["cluster", "name", "rows", "set apart by"], lines)
-    print_unlabelled(y)
-    print(f"Saved to {out}: 'diffclust predict {out} NEW --out labels.csv' labels new rows.")
-    print(f"'diffclust report {out}' makes a page of it, 'diffclust explain {out} --row 0' says why.")
-    if stopped:
-        say(f"stopped: the model in {out} is as far as training had come.{go_on}")
-    raise typer.Exit(_last_words(estimator, strict, stopped))
+
+
+def _how_to_go_on(checkpoint: Path | None) -> str:
+    return f" Add --resume to go on from {checkpoint}." if _is_begun(checkpoint) else ""
 
 
 @contextmanager
 def _warning_later() -> Iterator[None]:
-    """Inside, what speaks against a fit is not said: `_last_words` says it."""
+    """Inside, what speaks against a fit is not said: `FinishedFit.warn` says it."""
     from sklearn.exceptions import ConvergenceWarning
 
     with warnings.catch_warnings():
@@ -176,47 +166,11 @@ def _warning_later() -> Iterator[None]:
         yield
 
 
-def _last_words(estimator: Any, strict: bool, stopped: bool) -> int:
-    """What speaks against the clusters, as the command's last lines; the exit code."""
-    from sklearn.exceptions import ConvergenceWarning
-
-    found = estimator.diagnostics_
-    for message in found["warnings"]:
-        warnings.warn(message, ConvergenceWarning, stacklevel=2)
-    return 1 if stopped else UNSOUND if strict and found["warnings"] else 0
-
-
 def _free_folder(data: str) -> Path:
     """runs/customers for customers.csv.gz; where that is there, runs/customers-2, and so on."""
     name = Path(data).expanduser().resolve().name.split(".")[0] or "data"
     names = (name if i == 1 else f"{name}-{i}" for i in count(1))
     return next(folder for folder in (Path("runs", each) for each in names) if not folder.exists())
-
-
-def _scores(y: Any, labels: Any) -> dict[str, float]:
-    from ..metrics import is_labelled, scores
-
-    known = is_labelled(y)
-    return scores(y[known], labels[known])
-
-
-def _told_clusters(estimator: Any, given: Any, shown: Any) -> list[list[str]]:
-    """Of a table or of texts: the size of each cluster, and what sets it apart."""
-    from ..explain.clusters import cluster_sentences
-
-    told = cluster_sentences(estimator, given, shown)
-    return [[str(size), text] for size, text in zip(estimator.diagnostics_["sizes"], told, strict=False)]
-
-
-def _clusters_csv(told: list[list[str]]) -> bytes:
-    import csv
-    import io
-
-    text = io.StringIO(newline="")
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["cluster", "rows", "set apart by"])
-    writer.writerows([j, *line] for j, line in enumerate(told))
-    return text.getvalue().encode("utf-8", "surrogateescape")
 
 
 def _own_columns(source: Source, shown: Any, keep: list[str] | None) -> dict[str, list[Any]]:

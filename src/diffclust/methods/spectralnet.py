@@ -37,6 +37,7 @@ from ..nn.autoencoders import Autoencoder
 from ..nn.cluster import ClusterLayer
 from ..nn.neighbours import nearest_neighbours
 from ..nn.ops import squared_distances
+from .prototypes import PrototypeDecoding
 
 NEAR = 2  # nearest codes of a row that the Siamese network takes for its neighbours
 MARGIN = 1.0  # how far apart others should be
@@ -68,10 +69,9 @@ def inverse_root(gram: Tensor) -> Tensor:
     return (z / scale.sqrt()).to(gram.dtype)
 
 
-class SpectralNetModel(ClusterModel):
+class SpectralNetModel(PrototypeDecoding):
     whitening: Tensor  # M (k, k)
     compares: Tensor  # whether the Siamese network has learnt
-    prototypes: Tensor  # codes of the row nearest to each centre (k, d)
     codes: Tensor  # h of all rows (n, d)
     places: Tensor  # s of all rows
     scale: Tensor  # σ²
@@ -87,7 +87,6 @@ class SpectralNetModel(ClusterModel):
         clusters.weight.requires_grad_(False)
         self.register_buffer("whitening", torch.eye(k))
         self.register_buffer("compares", torch.zeros((), dtype=torch.bool))
-        self.register_buffer("prototypes", torch.zeros(k, d))
         self.forget_rows()
 
     def forget_rows(self) -> None:
@@ -146,11 +145,6 @@ class SpectralNetModel(ClusterModel):
 
     def clustering_loss(self, z: Tensor) -> Tensor:
         return self.clusters.distances(z).amin(1)
-
-    def decode(self, z: Tensor) -> Tensor:
-        """By way of codes: those of the rows nearest to the centres, mixed as the assignment is in doubt."""
-        doubt = torch.softmax(self.clusters.logits(z), dim=1).to(self.prototypes)
-        return self.autoencoder.decode(doubt @ self.prototypes)
 
     def reconstruct(self, x: Tensor) -> Tensor:
         return self.autoencoder.decode(self.represent(x))

@@ -22,7 +22,7 @@ from scipy.optimize import linear_sum_assignment
 from torch import Tensor, nn
 
 from ..engine.data import Batch, Data
-from ..engine.model import ClusterModel, Losses, Trainable
+from ..engine.model import Losses, Trainable
 from ..nn.autoencoders import Autoencoder, ConvDictionary, RowDictionary, ScaledRows
 from ..nn.cluster import ClusterLayer
 from ..nn.eigenvectors import EigenvectorLayer, random_orthonormal, smallest_eigenvectors
@@ -31,6 +31,7 @@ from ..nn.kmeans import kmeans
 from ..nn.ladmm import LADMMBlock
 from ..nn.ops import squared_distances
 from ..nn.views import view_loss
+from .prototypes import PrototypeDecoding
 
 if TYPE_CHECKING:
     from .sscnet import SSCNet
@@ -80,10 +81,9 @@ class Classifier(nn.Module):
         self.linear.bias.copy_(solution[-1])
 
 
-class CodesModel(ClusterModel):
+class CodesModel(PrototypeDecoding):
     placed: Tensor  # whether the dictionary has its atoms
     turn: Tensor  # steps modulo 3
-    prototypes: Tensor  # codes of the row nearest to each centre
     pseudo: Tensor  # pseudo-label of each row of the data
     reference: Tensor  # positions of the reference set
     basis: Tensor  # its spectral coordinates, the start of the next look
@@ -105,12 +105,12 @@ class CodesModel(ClusterModel):
         # what the network for rows takes is not what it gives: there are no residuals to go on with
         learns = self.network_learns and not isinstance(autoencoder, ScaledRows)
         self.blocks = nn.ModuleList(self.build_blocks(n_blocks if learns else 0))
-        k, width = clusters.n_clusters, autoencoder.embedding_dim
-        self.layers = nn.ModuleList(EigenvectorLayer(k, cap=settings.cap) for _ in range(int(settings.n_layers)))
+        self.layers = nn.ModuleList(
+            EigenvectorLayer(clusters.n_clusters, cap=settings.cap) for _ in range(int(settings.n_layers))
+        )
         self.classifier = self.build_classifier()
         self.register_buffer("placed", torch.zeros((), dtype=torch.bool))
         self.register_buffer("turn", torch.zeros(()))
-        self.register_buffer("prototypes", torch.zeros(k, width))
         for name in ("pseudo", "reference", "basis", "start"):  # of the data at hand: not part of the model
             self.register_buffer(name, torch.empty(0), persistent=False)
 
@@ -306,11 +306,6 @@ class CodesModel(ClusterModel):
 
     def clustering_loss(self, z: Tensor) -> Tensor:
         return -F.log_softmax(self.clusters.logits(z), dim=1).amax(1)
-
-    def decode(self, z: Tensor) -> Tensor:
-        """By way of codes: those of the rows nearest to the centres, mixed as the classifier is in doubt."""
-        doubt = torch.softmax(self.clusters.logits(z), dim=1).to(self.prototypes)
-        return self.autoencoder.decode(doubt @ self.prototypes)
 
     def reconstruct(self, x: Tensor) -> Tensor:
         return self.codes(x).fit

@@ -1,0 +1,101 @@
+"""A finished fit: what the command says of it, and the tables it writes."""
+
+import csv
+import io
+import warnings
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from .errors import UNSOUND
+from .tables import print_number, print_table, print_unlabelled
+
+
+@dataclass(frozen=True)
+class FinishedFit:
+    estimator: Any
+    data: str
+    out: Path
+    seconds: float
+    y: Any  # true labels, where there are any
+    clusters: list[list[str]]  # of a table or of texts: the size of each cluster, and what sets it apart
+
+    @property
+    def interrupted(self) -> bool:
+        return any(kind == "interrupted" for run in self.estimator.runs_ for kind, _ in run["diagnostics"]["events"])
+
+    @cached_property
+    def scores(self) -> dict[str, float]:
+        from ..metrics import is_labelled, scores
+
+        if self.y is None:
+            return {}
+        known = is_labelled(self.y)
+        return scores(self.y[known], self.estimator.labels_[known])
+
+    def as_json(self) -> dict[str, Any]:
+        estimator, found = self.estimator, self.estimator.diagnostics_
+        reading = getattr(estimator, "columns_", None)
+        return {
+            "data": self.data,
+            "out": str(self.out),
+            "method": type(estimator).__name__,
+            "rows": len(estimator.labels_),
+            "sizes": list(found["sizes"]),
+            "names": estimator.names_,
+            "number": found.get("number"),
+            "clustering_loss": estimator.clustering_loss_,
+            "seconds": self.seconds,
+            "scores": self.scores,
+            "columns": None if reading is None else {each.name: each.told for each in reading.columns},
+            "clusters": self.clusters,
+            "soundness": found["soundness"],
+            "warnings": found["warnings"],
+        }
+
+    def print(self) -> None:
+        estimator, found = self.estimator, self.estimator.diagnostics_
+        rows = [
+            ["rows", f"{len(estimator.labels_):,}"],
+            ["clusters", " ".join(str(size) for size in found["sizes"])],
+            ["clustering loss", f"{estimator.clustering_loss_:.6g}"],
+            ["seconds", f"{self.seconds:.1f}"],
+            *([name, f"{100 * value:.2f}"] for name, value in self.scores.items()),
+        ]
+        print_table(["", f"{type(estimator).__name__} on {self.data}"], rows)
+        print_number(found.get("number"))
+        if self.clusters:
+            named = zip(estimator.names_, self.clusters, strict=True)
+            lines = [[str(j), name, *line] for j, (name, line) in enumerate(named)]
+            print_table(["cluster", "name", "rows", "set apart by"], lines)
+        print_unlabelled(self.y)
+        print(f"Saved to {self.out}: 'diffclust predict {self.out} NEW --out labels.csv' labels new rows.")
+        print(f"'diffclust report {self.out}' makes a page of it, 'diffclust explain {self.out} --row 0' says why.")
+
+    def clusters_csv(self) -> bytes:
+        text = io.StringIO(newline="")
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(["cluster", "rows", "set apart by"])
+        writer.writerows([j, *line] for j, line in enumerate(self.clusters))
+        return text.getvalue().encode("utf-8", "surrogateescape")
+
+    def warn(self) -> None:
+        """What speaks against the clusters."""
+        from sklearn.exceptions import ConvergenceWarning
+
+        for message in self.estimator.diagnostics_["warnings"]:
+            warnings.warn(message, ConvergenceWarning, stacklevel=2)
+
+    def exit_code(self, strict: bool) -> int:
+        if self.interrupted:
+            return 1
+        return UNSOUND if strict and self.estimator.diagnostics_["warnings"] else 0
+
+
+def clusters_of(estimator: Any, given: Any, shown: Any) -> list[list[str]]:
+    """Of a table or of texts: the size of each cluster, and what sets it apart."""
+    from ..explain.clusters import cluster_sentences
+
+    told = cluster_sentences(estimator, given, shown)
+    return [[str(size), text] for size, text in zip(estimator.diagnostics_["sizes"], told, strict=False)]
