@@ -147,7 +147,7 @@ def fit(
         raise typer.Exit(_last_words(estimator, strict, stopped))
     rows = [
         ["rows", f"{len(labels):,}"],
-        ["clusters", " ".join(str(size) for size in estimator.diagnostics_["sizes"])],
+        ["cluster sizes", " ".join(str(size) for size in estimator.diagnostics_["sizes"])],
         ["clustering loss", f"{estimator.clustering_loss_:.6g}"],
         ["seconds", f"{seconds:.1f}"],
         *([name, f"{100 * value:.2f}"] for name, value in found.items()),
@@ -159,8 +159,9 @@ def fit(
         lines = [[str(j), name, *line] for j, (name, line) in enumerate(named)]
         print_table(["cluster", "name", "rows", "set apart by"], lines)
     print_unlabelled(y)
-    print(f"Saved to {out}: 'diffclust predict {out} NEW --out labels.csv' labels new rows.")
-    print(f"'diffclust report {out}' makes a page of it, 'diffclust explain {out} --row 0' says why.")
+    print(f"Saved to {out}: the cluster of every row is in labels.csv there.")
+    print(f"Next: 'diffclust report {out}' writes a page about it, 'diffclust explain {out} --row 0' says why a row is")
+    print(f"in its cluster, 'diffclust predict {out} NEW --out labels.csv' labels the rows of another file.")
     if stopped:
         say(f"stopped: the model in {out} is as far as training had come.{go_on}")
     raise typer.Exit(_last_words(estimator, strict, stopped))
