@@ -1,8 +1,8 @@
 """The gallery: a page for every example, with its code, what it printed and a picture of what came out.
 
 Examples train, so they are not run by every build: `python docs/gallery.py [NAME ...]` runs them and keeps what they
-print and their pictures in docs/_static/gallery, and the build writes the pages from these. `sources.json` has a hash of
-the script that each was made by; a test compares.
+print and their pictures in docs/_static/gallery, and the build writes the pages from these. `sources.json` has a hash
+of the script that each was made by; a test compares.
 """
 
 import ast

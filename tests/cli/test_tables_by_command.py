@@ -25,7 +25,7 @@ def customers(tmp_path):
 
 def test_a_table_from_the_file_to_the_report(works, tmp_path, customers):
     out = works("fit", customers, "-k", 2, "--out", "a", "--keep", "id", *SHORT)
-    assert "left out: all distinct" in out
+    assert "left out: all its values differ, as those of an id do" in out
     assert "set apart by" in out
     labels = pd.read_csv("a/labels.csv")
     assert list(labels.columns) == ["row", "id", "label"]
@@ -72,7 +72,7 @@ def test_json_for_scripts(works, customers):
     told = json.loads(works("fit", customers, "-k", 2, "--out", "a", "--label", "plan", "--json", *SHORT))
     assert told["rows"] == 30
     assert sum(told["sizes"]) == 30
-    assert told["columns"]["id"] == "left out: all distinct"
+    assert told["columns"]["id"] == "left out: all its values differ, as those of an id do"
     assert 0 <= told["scores"]["acc"] <= 1
     assert json.loads(works("predict", "a", customers, "--out", "n.csv", "--json")) == {"out": "n.csv", "rows": 30}
 

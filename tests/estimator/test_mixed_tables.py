@@ -47,7 +47,7 @@ def test_a_table_there_and_back(tmp_path, table, model):
     assert metrics_of(model, table) > 0.95
     assert list(model.feature_names_in_) == ["income", "plan", "since", "id"]
     assert model.n_features_in_ == 4
-    assert model.columns_.describe().splitlines()[-1] == "id: left out: all distinct"
+    assert model.columns_.describe().splitlines()[-1] == "id: left out: all its values differ, as those of an id do"
     model.save(tmp_path)
     again = diffclust.load(tmp_path)
     assert (again.predict(table) == model.labels_).all()

@@ -270,6 +270,8 @@ def print_runs(runs: list[dict[str, Any]], stability: dict[str, float | None]) -
         cells += [f"{mean(run[key] for run in own):.{places}f}" if own else "" for key, places in COSTS]
         rows.append([name, *cells])
     print_table(["", *columns, "stability", "seconds", "GB"], rows)
+    print("Scores are in percent, higher is better. Silhouette: how well clusters keep together, and apart from")
+    print("others. Stability: how much the clusters of different seeds agree.")
 
 
 def write_runs(out: Path, runs: list[dict[str, Any]]) -> None:

@@ -58,7 +58,7 @@ class FinishedFit:
         estimator, found = self.estimator, self.estimator.diagnostics_
         rows = [
             ["rows", f"{len(estimator.labels_):,}"],
-            ["clusters", " ".join(str(size) for size in found["sizes"])],
+            ["cluster sizes", " ".join(str(size) for size in found["sizes"])],
             ["clustering loss", f"{estimator.clustering_loss_:.6g}"],
             ["seconds", f"{self.seconds:.1f}"],
             *([name, f"{100 * value:.2f}"] for name, value in self.scores.items()),
@@ -70,8 +70,10 @@ class FinishedFit:
             lines = [[str(j), name, *line] for j, (name, line) in enumerate(named)]
             print_table(["cluster", "name", "rows", "set apart by"], lines)
         print_unlabelled(self.y)
-        print(f"Saved to {self.out}: 'diffclust predict {self.out} NEW --out labels.csv' labels new rows.")
-        print(f"'diffclust report {self.out}' makes a page of it, 'diffclust explain {self.out} --row 0' says why.")
+        out = self.out
+        print(f"Saved to {out}: the cluster of every row is in labels.csv there.")
+        print(f"Next: 'diffclust report {out}' writes a page about it, 'diffclust explain {out} --row 0' says why a row")
+        print(f"is in its cluster, 'diffclust predict {out} NEW --out labels.csv' labels the rows of another file.")
 
     def clusters_csv(self) -> bytes:
         text = io.StringIO(newline="")

@@ -5,6 +5,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from datetime import datetime
 from functools import cached_property
 from typing import Any, Literal, Self, get_args
 
@@ -29,6 +30,8 @@ YEAR, WEEK = 365.2425, 7.0  # days
 # Parts of a date that come round: their length in days, and how long a column must reach for them to be told.
 ROUNDS = {"time of year": (YEAR, YEAR), "day of week": (WEEK, 2 * WEEK), "time of day": (1.0, 0.0)}
 OTHER = "other"
+WHY = {"constant": "it has one value", "all distinct": "all its values differ, as those of an id do"}  # in words
+A_DAY = datetime(2024, 12, 31, 10, 30)  # which shows how dates are written
 
 
 @dataclass(frozen=True)
@@ -150,14 +153,14 @@ class Column:
         """In words: "category, 7 values"."""
         blanks = f", {100 * self.missing:.2g} % missing" if self.missing else ""
         if self.kind == "skip":
-            return f"left out: {self.why}"
+            return f"left out: {WHY.get(self.why, self.why)}"
         more = ""
         if self.kind == "category":
             more = f", {self.distinct} values" + (f", of which {MANY} are told apart" if self.grouped else "")
         elif self.kind == "text" and self.words is not None:
             more = f", {len(self.words.terms)} {'characters' if self.words.characters else 'words'}"
         elif self.style not in ("", "1234.5", "iso"):
-            more = f" as in {self.style}"
+            more = f" as in {A_DAY.strftime(self.style)}" if self.kind == "date" else f" as in {self.style}"
         return f"{self.kind}{more}{blanks}"
 
     @cached_property
