@@ -9,13 +9,14 @@ from sklearn.datasets import make_circles
 from diffclust import SpectralNet
 from diffclust.engine.data import Batch, Data
 from diffclust.engine.rows import TensorRows
-from diffclust.methods.spectralnet import LEAST, Siamese, inverse_root
+from diffclust.methods.spectralnet import LEAST, Siamese, inverse_root, orthonormalizer
 from diffclust.metrics import accuracy
 from diffclust.nn.autoencoders import DenseAutoencoder, Identity
 
 SHORT = {"pretrain_epochs": 2, "siamese_epochs": 2, "epochs": 3, "width": 16, "random_state": 0, "device": "cpu"}
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # its loss falls to the end, by a little
 def test_a_ring_in_a_ring_and_new_rows():
     X, y = make_circles(400, noise=0.05, factor=0.4, random_state=0)
     model = SpectralNet(
@@ -56,6 +57,15 @@ def test_inverse_root(condition):
     gram = q @ torch.diag(torch.logspace(0, -np.log10(condition), 5, dtype=torch.float64)) @ q.T
     root = inverse_root(gram)
     assert torch.allclose(root @ gram @ root, torch.eye(5, dtype=torch.float64), atol=0.02)
+
+
+def test_columns_that_say_the_same_have_a_root_and_gradients():
+    g = torch.Generator().manual_seed(0)
+    y = (torch.randn(2000, 1, generator=g) @ torch.randn(1, 10, generator=g)).requires_grad_()
+    root = orthonormalizer(y)
+    root.square().sum().backward()
+    assert bool(root.isfinite().all())
+    assert bool(y.grad.isfinite().all())
 
 
 def test_the_contrastive_loss_by_hand():

@@ -72,8 +72,8 @@ class FinishedFit:
         print_unlabelled(self.y)
         out = self.out
         print(f"Saved to {out}: the cluster of every row is in labels.csv there.")
-        print(f"Next: 'diffclust report {out}' writes a page about it, 'diffclust explain {out} --row 0' says why a row")
-        print(f"is in its cluster, 'diffclust predict {out} NEW --out labels.csv' labels the rows of another file.")
+        print(f"Next: 'diffclust report {out}' writes a page about it, 'diffclust explain {out} --row 0' says why a")
+        print(f"row is in its cluster, 'diffclust predict {out} NEW --out labels.csv' labels the rows of another file.")
 
     def clusters_csv(self) -> bytes:
         text = io.StringIO(newline="")

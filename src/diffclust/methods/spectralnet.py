@@ -69,6 +69,12 @@ def inverse_root(gram: Tensor) -> Tensor:
     return (z / scale.sqrt()).to(gram.dtype)
 
 
+def orthonormalizer(y: Tensor) -> Tensor:
+    """M (k, k) of F (m, k). In double precision: else rounding makes the least eigenvalues of FᵀF negative."""
+    exact = y.double()
+    return inverse_root(exact.T @ exact / len(y)).to(y.dtype)
+
+
 class SpectralNetModel(PrototypeDecoding):
     whitening: Tensor  # M (k, k)
     compares: Tensor  # whether the Siamese network has learnt
@@ -113,7 +119,7 @@ class SpectralNetModel(PrototypeDecoding):
     def make_orthonormal(self, codes: Tensor) -> None:
         with torch.autocast(codes.device.type, enabled=False):
             y = self.map(codes).float()
-            self.whitening.copy_(inverse_root(y.T @ y / len(y)))
+            self.whitening.copy_(orthonormalizer(y))
 
     def weights(self, s: Tensor) -> Tensor:
         """W (m, m) of a batch."""
@@ -129,7 +135,7 @@ class SpectralNetModel(PrototypeDecoding):
     def loss(self, batch: Batch) -> Losses:
         y = self.map(self.codes[batch.index]).float()
         with torch.autocast(y.device.type, enabled=False):
-            y = y @ inverse_root(y.T @ y / len(y))
+            y = y @ orthonormalizer(y)
             w = self.weights(self.places[batch.index])
             return {"clustering": (w * squared_distances(y, y)).sum() / len(y)}
 
