@@ -370,6 +370,7 @@ def test_odd_files_are_passed_over(tmp_path, odd):
         lambda s: s["entries"][0].update(result={"model": {}}),
         lambda s: s["entries"][0]["current"]["state"]["optimizer"]["param_groups"][0].pop("lr"),
         lambda s: s["entries"][0]["current"]["state"]["optimizer"]["param_groups"][0].update(lr="fast"),
+        lambda s: next(iter(s["entries"][0]["current"]["state"]["optimizer"]["state"].values())).popitem(),
         lambda s: s["entries"][0]["current"]["state"].update(model={"clusters.weight": torch.ones(9, 9)}),
     ],
 )

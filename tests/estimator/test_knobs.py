@@ -52,6 +52,8 @@ def test_numbers_are_finite_and_no_flags(method):
         (CrossMetric(decay=0), "decay=0 should be a number > 0 and <= 1."),
         (CrossMetric(optimizer=3), "optimizer=3 should be 'adadelta', .*, 'sgd' or a callable."),
         (DeepKMeans(distance="far"), "distance='far' should be 'euclidean', 'cosine' or a callable."),
+        (DCN(first_count=1e308), r"first_count=1e\+308 is larger than single precision has: 3.4e\+38 at most."),
+        (TELL(10**400), "n_clusters=1000.* is larger than single precision has: .*"),
         (DCN(first_count=0.5), "first_count=0.5 should be a finite number >= 1."),
         (SSCNet(n_atoms=2.5), "n_atoms=2.5 should be an integer >= 1."),
         (SSC(alpha=1), "alpha=1 should be a finite number > 1."),

@@ -89,6 +89,7 @@ def test_it_survives_a_folder(rows, tmp_path):
         (diffclust.TELL(4, overcluster=0.5), "overcluster=0.5 should be a finite number >= 1"),
         (diffclust.AEKMeans(4, overcluster=2), "AEKMeans cannot join clusters, its network and centres learn apart"),
         (diffclust.SSCNet(4, overcluster=2), "SSCNet cannot join clusters, its clusters do not begin with centres"),
+        (diffclust.SpectralNet(4, overcluster=2), "SpectralNet cannot join clusters, its embedding has a coordinate"),
         (diffclust.TELL(4, overcluster=2, init=np.zeros((4, 10))), "init is an array of centres"),
     ],
 )

@@ -92,13 +92,17 @@ def set_rate(optimizer: Optimizer, factor: float) -> None:
 
 
 def _load_optimizer(optimizer: Optimizer, state: dict[str, Any]) -> None:
-    """Load the state; unlike torch, refuse one in which a number among the settings has become something else."""
+    """Load the state; unlike torch, refuse one in which a number among the settings has become something else, or
+    the weights of a group have other moments than one another."""
     before = [{name: isinstance(value, NUMBER) for name, value in group.items()} for group in optimizer.param_groups]
     optimizer.load_state_dict(state)
     for were_numbers, group in zip(before, optimizer.param_groups, strict=True):
         wrong = [n for n, was in were_numbers.items() if n not in group or (was and not isinstance(group[n], NUMBER))]
         if wrong:
             raise ValueError(f"the optimiser's {', '.join(wrong)} missing or not a number")
+        moments = {frozenset(optimizer.state[weight]) for weight in group["params"] if optimizer.state.get(weight)}
+        if len(moments) > 1:
+            raise ValueError("the optimiser's moments differ from weight to weight")
 
 
 @torch.no_grad()

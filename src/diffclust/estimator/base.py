@@ -91,7 +91,8 @@ class PrototypeClusterer(
     by_distance: ClassVar[bool] = True  # whether near rows share a cluster, so that k-means may stand beside it
     falls_back: ClassVar[bool] = True  # whether without a network it is k-means, which may then be kept instead
     indivisible: ClassVar[str] = ""  # why several processes cannot share a fit, where they cannot
-    joins: ClassVar[bool] = True  # whether `overcluster` can begin with more centres
+    places: ClassVar[bool] = True  # whether its clusters begin with centres, which classes that are known can place
+    unjoinable: ClassVar[str] = ""  # why `overcluster` cannot begin with more clusters, where it cannot
 
     # ---- what a method says
 
@@ -183,7 +184,7 @@ class PrototypeClusterer(
             told = read_knowledge(len(given.rows), known, must_link, cannot_link)
             if not self._number_is_open and len(told.classes) > self.n_clusters:
                 raise ValueError(f"known has {len(told.classes)} classes, more than n_clusters={self.n_clusters}.")
-            if told.classes and not self.joins:
+            if told.classes and not self.places:
                 raise ValueError(
                     f"{type(self).__name__} cannot take known classes: its clusters begin with no centres."
                 )
@@ -290,8 +291,8 @@ class PrototypeClusterer(
     def _check_overcluster(self) -> None:
         if self.overcluster == 1:
             return
-        if not self.joins or not self.is_joint():
-            why = "its clusters do not begin with centres" if not self.joins else "its network and centres learn apart"
+        if self.unjoinable or not self.is_joint():
+            why = self.unjoinable or "its network and centres learn apart"
             raise ValueError(f"overcluster={self.overcluster:g}: {type(self).__name__} cannot join clusters, {why}.")
         if not isinstance(getattr(self, "init", "k-means"), str):
             raise ValueError(

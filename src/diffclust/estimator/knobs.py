@@ -9,6 +9,8 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
+LARGEST = float(np.finfo(np.float32).max)  # what tensors can hold
+
 
 @dataclass(frozen=True)
 class Limits:
@@ -30,8 +32,9 @@ def knob(
     kw_only: bool = True,
 ) -> Any:
     """A dataclass field with a default and limits. What kind of value it takes follows from its annotation: `bool`,
-    `int`, `float` (finite), None, a Callable, the words of a Literal, or any of several. An annotation with anything
-    else in it, as `str` or `Any`, leaves it open. A subclass that only gives another default keeps the limits.
+    `int`, `float` (finite in single precision), None, a Callable, the words of a Literal, or any of several. An
+    annotation with anything else in it, as `str` or `Any`, leaves it open. A subclass that only gives another default
+    keeps the limits.
 
     Args:
         low: a number is at least this.
@@ -94,7 +97,7 @@ class Rule:
         if isinstance(value, (bool, np.bool_)):  # before numbers: a bool is an int, too
             return bool in self.kinds
         if isinstance(value, numbers.Real):
-            return self._is_number(value) and self._is_within(float(value))
+            return self._is_number(value) and self._is_within(value)
         if value is None:
             return types.NoneType in self.kinds
         return Callable in self.kinds and callable(value)
@@ -105,16 +108,18 @@ class Rule:
         kind = numbers.Real if float in self.kinds else numbers.Integral if int in self.kinds else ()
         return isinstance(value, kind)
 
-    def _is_within(self, value: float) -> bool:
+    def _is_within(self, value: Any) -> bool:
         low, above, high = self.limits.low, self.limits.above, self.limits.high
         return (
-            math.isfinite(value)
+            abs(value) <= LARGEST
             and (low is None or value >= low)
             and (above is None or value > above)
             and (high is None or value <= high)
         )
 
     def error(self, value: Any) -> Exception:
+        if self._is_number(value) and LARGEST < abs(value) < math.inf:
+            return ValueError(f"{self.name}={value!r:.50} is larger than single precision has: {LARGEST:.2g} at most.")
         if int in self.kinds and self._is_number(value):
             return ValueError(f"{self.name}={value} should be >= {self.limits.low:g}.")
         kind = TypeError if int in self.kinds else ValueError

@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-PANEL = 32  # points of a panel
-HALVINGS = 7  # of the whole way, at most
+PANEL = 16  # points of a panel
+HALVINGS = 8  # of the whole way, at most
 TOLERANCE = 0.005  # completeness error with which a row is done
 CHUNK = 2048  # samples the network sees at a time
 

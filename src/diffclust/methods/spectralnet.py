@@ -233,6 +233,7 @@ class SpectralNet(PrototypeClusterer):
 
     falls_back: ClassVar[bool] = False  # without a network it cuts a graph, and is not k-means
     indivisible: ClassVar[str] = "its graph is of all rows of a batch"
+    unjoinable: ClassVar[str] = "its embedding has a coordinate for each"
     papers: ClassVar[dict[str, dict[str, Any]]] = {
         "mnist": {
             "n_clusters": 10,

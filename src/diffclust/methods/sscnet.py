@@ -107,7 +107,8 @@ class SSCNet(PrototypeClusterer):
     reference_size: int = knob(2000, low=2)
     tolerance: float = knob(1e-3, low=0, high=1)
 
-    joins: ClassVar[bool] = False
+    places: ClassVar[bool] = False
+    unjoinable: ClassVar[str] = "its clusters do not begin with centres"
     by_distance: ClassVar[bool] = False  # a plane goes on for ever
     indivisible: ClassVar[str] = "its graph is of all rows of a batch"
     papers: ClassVar[dict[str, dict[str, Any]]] = {
