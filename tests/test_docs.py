@@ -180,7 +180,7 @@ def test_commands_exist(path):
 def page_writers(monkeypatch):
     monkeypatch.syspath_prepend(ROOT / "benchmarks")
     monkeypatch.syspath_prepend(DOCS)
-    names = ("choose", "papers", "letter", "llms", "gallery", "ideas", "notebook", "readable")
+    names = ("choose", "papers", "letter", "llms", "gallery", "ideas", "notebook", "readable", "reference")
     return {name: importlib.import_module(name) for name in names}
 
 
@@ -239,6 +239,12 @@ def test_llms_txt_has_every_page_of_the_index(page_writers, tmp_path):
     assert "- [The page methods/vade](methods/vade.html): What it says. More.\n" in text
     listed = {name for _, names in llms.contents(index) for name in names}
     assert {path.name.removesuffix(".md").removesuffix(".head") for path in PAGES} - {"index"} <= listed
+
+
+def test_the_code_on_classical_methods_runs(page_writers, at_hand):
+    names = {"X": np.tile(at_hand["X"], (3, 1))}
+    exec(re.findall(r"```python\n(.*?)```", page_writers["reference"].classical_page(), re.DOTALL)[0], names)
+    assert len(names["labels"]) == len(names["X"])
 
 
 def test_every_example_has_a_place_and_a_picture(page_writers):

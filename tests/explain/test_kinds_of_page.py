@@ -49,6 +49,16 @@ def test_columns_of_a_table_against_the_whole(tmp_path):
         places = np.clip((20 * (inside["income"] - low) / (high - low)).astype(int), 0, 19)
         assert own["income"] == pytest.approx(np.bincount(places, minlength=20) / len(inside), abs=1e-3)
 
+    rows = data["map"]
+    assert sorted(rows["features"]) == sorted(frame)
+    for i in (0, 77):
+        shown = [rows["features"][at] for at in rows["feature"][i]]
+        cells = dict(zip(shown, rows["feature_value"][i], strict=True))
+        row = frame.iloc[rows["row"][i]]
+        assert (cells["plan"], cells["since"]) == (row["plan"], str(row["since"].date()))
+        why = model.explain(frame.iloc[[rows["row"][i]]])[0]
+        assert sum(rows["feature_weight"][i]) == pytest.approx(why.attributions.sum(), rel=1e-2)
+
 
 def test_features_of_an_array_have_spreads_and_constant_ones_none(tmp_path):
     X = np.concatenate([np.random.default_rng(j).normal(6 * j, 1, (60, 3)) for j in range(2)])

@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
 from typing import Any, Self
 
 import numpy as np
@@ -156,6 +157,20 @@ class Columns:
             done += len(column.features)
             said[column.name] = np.array([column.in_words(row) for row in here], object)
         return frame_of({name: said[name] for name in self.names if name in said})
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        """Where the features of each column begin, and where they end."""
+        return [0, *accumulate(len(column.features) for column in self.used)]
+
+    def by_column(self, figures: np.ndarray) -> np.ndarray:
+        """Figures of features (n, features), summed over the features of each column that is used."""
+        return np.add.reduceat(figures, self._starts[:-1], axis=1)
+
+    def cell(self, row: np.ndarray, column: int) -> str:
+        """What a row (features,) has in one of the columns that are used, as the table would write it."""
+        start, end = self._starts[column : column + 2]
+        return self.used[column].in_words(row[start:end]).removesuffix(" 100 %")
 
     def describe(self) -> str:
         """A line a column: "income: number, 3 % missing"."""

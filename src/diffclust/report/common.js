@@ -7,7 +7,7 @@ const Page = (() => {
   const PALETTE = ["#3b76b5", "#e8862e", "#4a9d5b", "#d1495b", "#7d5ba6", "#9a6b4b", "#d977a8", "#7a7f87", "#a9a12f", "#2ba6b5"];
   const hue = (j, k) => (k <= 10 ? PALETTE[j] : `hsl(${(j * 137.508) % 360} ${55 + (j % 3) * 10}% ${44 + (j % 4) * 6}%)`);
   const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-  const format = (v) => (v === null || v === undefined ? "–" : Math.abs(v) >= 1e5 || (v !== 0 && Math.abs(v) < 1e-3) ? v.toExponential(2) : String(Number(v.toPrecision(4))));
+  const format = (v) => (typeof v === "string" ? v : v === null || v === undefined ? "–" : Math.abs(v) >= 1e5 || (v !== 0 && Math.abs(v) < 1e-3) ? v.toExponential(2) : String(Number(v.toPrecision(4))));
   const percent = (share) => (100 * share).toFixed(1) + " %";
   const signed = (v) => (v > 0 ? "+" : v < 0 ? "−" : "") + format(Math.abs(v));
 

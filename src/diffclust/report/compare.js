@@ -58,8 +58,8 @@
     const of = (i, j) => D.flows[i][j], sum = (values) => values.reduce((a, b) => a + b, 0);
     const place = (order, size) => { let y = 0; const found = new Map(); for (const j of order) { const h = size(j) * scale; found.set(j, { y, h, used: 0 }); y += Math.max(h, 12) + gap; } return [found, y]; };
     const [L, a] = place(left, (i) => sum(right.map((j) => of(i, j)))), [R, b] = place(right, (j) => sum(left.map((i) => of(i, j))));
-    const height = Math.max(a, b), x0 = 92, x1 = 628;
-    const box = svg("svg", { viewBox: `0 -22 720 ${height + 24}`, class: "flows", role: "group", "aria-label": D.sentence });
+    const height = Math.max(a, b), wide = Math.min(720, Math.max(330, $("flows").clientWidth)), x0 = 92, x1 = wide - 92;
+    const box = svg("svg", { viewBox: `0 -22 ${wide} ${height + 24}`, class: "flows", role: "group", "aria-label": D.sentence });
     const label = (x, y, words, anchor, weight = 400) => { const text = svg("text", { x, y, "text-anchor": anchor, "font-weight": weight }); text.textContent = words; return text; };
     box.append(label(x0 - 6, -8, one, "end", 600), label(x1 + 6, -8, two, "start", 600));
     const bands = [];

@@ -143,16 +143,25 @@ def points(material: Material, layout: Layout, stays: np.ndarray | None) -> dict
 
 
 def features(material: Material, names: list[str]) -> dict[str, Any]:
-    """The features that count most for each row, with their weight and the row's own value."""
+    """The features that count most for each row, with their weight and the row's own value; of a table of mixed
+    columns, the columns and their cells."""
     weights = np.array([e.attributions.ravel() for e in material.explanations if e.attributions is not None])
     values = np.array([e.sample.ravel() for e in material.explanations])
+    reading = getattr(material.estimator, "columns_", None)
+    mixed = reading is not None and material.kind == "table"
+    if mixed:
+        names, weights = [column.name for column in reading.used], reading.by_column(weights)
     heavy = np.argsort(-np.abs(weights), axis=1, kind="stable")[:, :TOP]
     shown = np.unique(heavy)
+    if mixed:
+        told = [[reading.cell(row, at) for at in line] for row, line in zip(values, heavy, strict=True)]
+    else:
+        told = [numbers(line) for line in np.take_along_axis(values, heavy, axis=1)]
     return {
         "features": [names[i] for i in shown],
         "feature": np.searchsorted(shown, heavy).tolist(),
         "feature_weight": [numbers(line) for line in np.take_along_axis(weights, heavy, axis=1)],
-        "feature_value": [numbers(line) for line in np.take_along_axis(values, heavy, axis=1)],
+        "feature_value": told,
     }
 
 
