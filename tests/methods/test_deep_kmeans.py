@@ -167,6 +167,7 @@ def test_lengths_are_logged_and_a_shrinking_embedding_is_reported(digits):
     assert lengths[-1] == pytest.approx(mean, rel=0.2)
     assert not calm.diagnostics_["events"]
     with pytest.warns(ConvergenceWarning, match="embedding shrank"):
+        quick["network"] = "conv"
         DeepKMeans(1, **quick, epochs=60, weight=1e4, lr=0.01).fit(digits[0])  # all rows are drawn to one point
 
 
