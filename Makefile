@@ -1,7 +1,7 @@
 # From a bare clone: `make demo`, `make test`. PIP_ARGS="--index-url ..." passes arguments to pip.
 PYTHON ?= python3
 PIP_ARGS ?=
-PYTEST_ARGS ?= -n 2
+PYTEST_ARGS ?= -n 2 --dist worksteal
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check $(PIP_ARGS) -c constraints.txt

@@ -19,6 +19,7 @@ from diffclust.engine import loop
 from diffclust.engine.accelerate.capture import Steps
 from diffclust.engine.runtime import Randomness
 from diffclust.estimator.base import PrototypeClusterer
+from diffclust.explain import gradients
 from diffclust.methods import METHODS
 from diffclust.nn.autoencoders import ConvAutoencoder, DenseAutoencoder, PoolingAutoencoder
 
@@ -67,6 +68,19 @@ def _narrow():
 
 
 _narrow()
+
+# Attributions along the way from the baseline: by few points, where their values are not the point. The module-scoped
+# fixture `usual_integrals` has as many as users have.
+FEW_POINTS = {"PANEL": 4, "HALVINGS": 0}
+USUAL_POINTS = {name: getattr(gradients, name) for name in FEW_POINTS}
+
+
+def _integrate_by(points):
+    for name, value in points.items():
+        setattr(gradients, name, value)
+
+
+_integrate_by(FEW_POINTS)
 
 
 def train(phases, seeds=(0,), *, capture=None, stack=None):
@@ -155,6 +169,13 @@ def _size(request):
     _narrow()
 
 
+@pytest.fixture(scope="module")
+def usual_integrals():
+    _integrate_by(USUAL_POINTS)
+    yield
+    _integrate_by(FEW_POINTS)
+
+
 @pytest.fixture
 def little_training(monkeypatch):
     """Where the code around is the point: "auto" epochs are few, and a map by t-SNE is left half done."""
@@ -163,6 +184,7 @@ def little_training(monkeypatch):
     for name in ("STEPS_OF_ALL_ROWS", "STEPS"):
         monkeypatch.setattr(f"diffclust.estimator.settings.{name}", (30, 4))
     monkeypatch.setattr("diffclust.estimator.settings.STEPS_BY_ROOT", 0)
+    monkeypatch.setattr("diffclust.methods.spectralnet.STEPS", 4)
     for name in ("STEPS", "STEPS_OF_A_FRAME"):
         monkeypatch.setattr(f"diffclust.report.layout.{name}", (5, 10))
 

@@ -10,7 +10,6 @@ import pytest
 import diffclust
 
 HOME = Path(diffclust.__file__).parent
-TREES = {path.relative_to(HOME): ast.parse(path.read_text()) for path in sorted(HOME.rglob("*.py"))}
 
 
 def name_of(path):
@@ -19,12 +18,14 @@ def name_of(path):
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-MODULES = {name_of(path) for path in TREES}
+MODULES = {name_of(path.relative_to(HOME)) for path in HOME.rglob("*.py")}
 
 
 def statements(node):
     """All import statements below a node, those of functions too, but for what only type checkers read."""
     for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.expr):
+            continue
         if isinstance(child, ast.If) and ast.unparse(child.test).endswith("TYPE_CHECKING"):
             yield from (found for other in child.orelse for found in statements(other))
         elif isinstance(child, ast.Import | ast.ImportFrom):
@@ -51,16 +52,24 @@ def imported(path, tree):
     return ours, theirs
 
 
-IMPORTS = {name_of(path): imported(path, tree) for path, tree in TREES.items()}
+@pytest.fixture(scope="module")
+def trees():
+    """Not read when the tests are collected, which every process does."""
+    return {path.relative_to(HOME): ast.parse(path.read_text()) for path in sorted(HOME.rglob("*.py"))}
+
+
+@pytest.fixture(scope="module")
+def imports(trees):
+    return {name_of(path): imported(path, tree) for path, tree in trees.items()}
 
 
 def within(name, *packages):
     return any(name == package or name.startswith(f"{package}.") for package in packages)
 
 
-def test_what_is_imported_is_there():
-    assert all(target in MODULES for ours, _ in IMPORTS.values() for target in ours)
-    assert IMPORTS["engine.phase"][0] >= {"nn.autoencoders", "engine.data"}  # that they are found at all
+def test_what_is_imported_is_there(imports):
+    assert all(target in MODULES for ours, _ in imports.values() for target in ours)
+    assert imports["engine.phase"][0] >= {"nn.autoencoders", "engine.data"}  # that they are found at all
 
 
 def loop_in(graph):
@@ -71,14 +80,14 @@ def loop_in(graph):
     return None
 
 
-def test_there_are_no_loops():
-    assert loop_in({name: ours for name, (ours, _) in IMPORTS.items()}) is None
+def test_there_are_no_loops(imports):
+    assert loop_in({name: ours for name, (ours, _) in imports.items()}) is None
 
 
-def test_a_loop_would_be_seen():
+def test_a_loop_would_be_seen(imports):
     lazy = ast.parse("if TYPE_CHECKING:\n    from . import model\ndef f():\n    from .phase import Phase")
     assert imported(Path("engine/guard.py"), lazy) == ({"engine.phase"}, set())
-    graph = {name: ours for name, (ours, _) in IMPORTS.items()}
+    graph = {name: ours for name, (ours, _) in imports.items()}
     graph["nn.autoencoders"] = {"engine.phase"}
     assert set(loop_in(graph)) >= {"nn.autoencoders", "engine.phase"}
 
@@ -93,31 +102,31 @@ RULES = {  # who -> of what it knows nothing
 
 
 @pytest.mark.parametrize("package", RULES)
-def test_nobody_knows_what_is_above(package):
+def test_nobody_knows_what_is_above(imports, package):
     found = {
         f"{name} imports {target}"
-        for name, (ours, _) in IMPORTS.items()
+        for name, (ours, _) in imports.items()
         for target in ours
         if within(name, package) and within(target, *RULES[package])
     }
     assert not found
 
 
-def test_a_class_has_a_name_of_its_own():
+def test_a_class_has_a_name_of_its_own(trees):
     homes = {}
-    for path, tree in TREES.items():
+    for path, tree in trees.items():
         for node in tree.body:
             if isinstance(node, ast.ClassDef):
                 homes.setdefault(node.name, []).append(str(path))
     assert {name: files for name, files in homes.items() if len(files) > 1} == {}
 
 
-def test_the_layers_know_nothing_of_scikit_learn():
-    assert not [name for name, (_, theirs) in IMPORTS.items() if within(name, "nn") and "sklearn" in theirs]
+def test_the_layers_know_nothing_of_scikit_learn(imports):
+    assert not [name for name, (_, theirs) in imports.items() if within(name, "nn") and "sklearn" in theirs]
 
 
-def test_there_is_one_training_step():
-    calls = [path for path in TREES if ".backward(" in (HOME / path).read_text()]
+def test_there_is_one_training_step(trees):
+    calls = [path for path in trees if ".backward(" in (HOME / path).read_text()]
     assert calls == [Path("engine/phase.py")]
 
 

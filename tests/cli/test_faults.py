@@ -7,7 +7,6 @@ import os
 import resource
 import signal
 import subprocess
-import sys
 import time
 
 import numpy as np
@@ -30,6 +29,7 @@ from diffclust.saving.folder import (
     WORDS,
     read_folder,
 )
+from processes import PROCESSES, command
 
 SHORT = ("--epochs", "2", "--set", "pretrain_epochs=2", "--quiet", "--device", "cpu")
 
@@ -305,23 +305,20 @@ def test_two_ctrl_c_end_with_one(tmp_path):
     np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(500, 20)))
     words = ("fit", "x.npy", "-k", "3", "--out", "a", "--checkpoint", "c", "--set", "checkpoint_every=1")
     words += ("--epochs", "100000", "--set", "network=dense", "--device", "cpu")
-    with subprocess.Popen(
-        [sys.executable, "-m", "diffclust", *words],
-        cwd=tmp_path,
-        stderr=subprocess.PIPE,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # tests in the background ignore it
-    ) as process:
-        try:
-            while process.poll() is None and not list(tmp_path.glob("c/*.ckpt")):
-                time.sleep(0.02)
-            process.send_signal(signal.SIGINT)
-            process.send_signal(signal.SIGINT)
-            said = process.communicate(timeout=60)[1].decode()
-        finally:
-            process.kill()
+    process = PROCESSES.Process(target=command, args=[tmp_path, words])
+    process.start()
+    try:
+        while process.is_alive() and not list(tmp_path.glob("c/*.ckpt")):
+            time.sleep(0.02)
+        for _ in range(2):
+            os.kill(process.pid, signal.SIGINT)
+        process.join(60)
+    finally:
+        process.kill()
+    said = (tmp_path / "err").read_text()
     assert "Traceback" not in said
-    if process.returncode == 0:  # the first ended the training, and the second came when all was saved
+    if process.exitcode == 0:  # the first ended the training, and the second came when all was saved
         assert diffclust.load(tmp_path / "a").n_iter_ < 100_000
     else:
-        assert process.returncode == 1
+        assert process.exitcode == 1
         assert "stopped" in said

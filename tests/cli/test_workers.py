@@ -9,6 +9,7 @@ import pytest
 
 from diffclust.cli.comparing import agreement, fitting, names_of
 from diffclust.cli.workers import Contest, Ran, Task, run_all
+from processes import PROCESSES
 
 
 class Trial(Contest):
@@ -22,7 +23,8 @@ class Trial(Contest):
         return Contest.run(self, task)
 
 
-def test_a_crash_and_a_slow_run_end_no_other(blobs):
+def test_a_crash_and_a_slow_run_end_no_other(blobs, monkeypatch):
+    monkeypatch.setattr("multiprocessing.get_context", lambda kind: PROCESSES)  # which need not import torch
     X, y = blobs
     tasks = [Task("crash", 0), Task("sleep", 0), Task("sleep", 1), Task("nmf", 0), Task("kmeans", 0), Task("kmeans", 1)]
     tasks.append(Task("lsr1", 4))

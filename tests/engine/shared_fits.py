@@ -1,14 +1,13 @@
-"""What test_distributed.py runs in two processes, and then in one: every fit with the same global batches."""
+"""What test_distributed.py runs in two processes, and then in one: every fit with the same global batches. And a fit to
+be killed."""
 
 import contextlib
 import json
 import os
 import signal
-import sys
 import threading
 import time
 import warnings
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -16,11 +15,11 @@ from sklearn.datasets import load_digits, make_blobs
 from sklearn.exceptions import ConvergenceWarning
 
 import diffclust
-from diffclust.cli import main
 from diffclust.engine.phase import Phase
 from diffclust.methods import METHODS
 from diffclust.nn import parallel
 from diffclust.nn.autoencoders import ConvAutoencoder, DenseAutoencoder
+from processes import command
 
 # 20 steps in all: 2 an epoch; nothing is random about single rows, and 31 rows cannot be halved
 SETTINGS = {"random_state": 0, "device": "cpu", "augment": None, "batch_size": 31, "pretrain_epochs": 3, "epochs": 7}
@@ -185,11 +184,11 @@ def complaint(work):
     return "nothing"
 
 
-def errors(rank):
+def errors(rank, folder):
     X = rows()
     bad = X.copy()
     bad[40:] = np.nan  # the second process's
-    mapped = np.memmap(Path(sys.argv[2]) / f"bad-{rank}.bin", np.float32, "w+", shape=X.shape)
+    mapped = np.memmap(folder / f"bad-{rank}.bin", np.float32, "w+", shape=X.shape)
     mapped[:] = bad
     tell = diffclust.TELL(3, network="identity", epochs=1, random_state=0, batch_size=31)
     return {
@@ -204,7 +203,16 @@ def errors(rank):
     }
 
 
-def together(folder):
+def begin(**variables):
+    """As a process of its own begins: a stranger to the tests' settings."""
+    os.environ |= {**variables, "CUDA_VISIBLE_DEVICES": ""}
+    torch.set_num_threads(1)
+    warnings.simplefilter("error")
+    warnings.filterwarnings("ignore", category=ConvergenceWarning)
+
+
+def together(folder, **variables):
+    begin(**variables)
     with diffclust.distributed() as processes:
         result = outcomes()
         result["drawn"] = outcome(build(diffclust.VaDE, epochs=2).fit(rows()))
@@ -218,7 +226,7 @@ def together(folder):
             diffclust.TELL(3, network="identity", epochs=3, random_state=0).fit(folder / "rows.npy")
         )
         result["uninterrupted"] = outcome(diffclust.TELL(4, device="cpu", **KILLED).fit(images(KILLED_ROWS)))
-        result["errors"] = errors(processes.rank)
+        result["errors"] = errors(processes.rank, folder)
         # answers are not shared: one process may ask alone
         model = diffclust.TELL(3, network="identity", epochs=1, random_state=0).fit(rows())
         if processes.leads:
@@ -229,7 +237,8 @@ def together(folder):
 
 def killed(folder):
     """The command, in which the second process is killed as soon as there is a checkpoint; only the first time."""
-    times = os.environ["TORCHELASTIC_RESTART_COUNT"]
+    begin()
+    times, rank = os.environ["TORCHELASTIC_RESTART_COUNT"], os.environ["RANK"]
 
     def kill():
         while not list((folder / "ckpt").glob("*.ckpt")):
@@ -240,31 +249,28 @@ def killed(folder):
 
     def told(phase, state):
         with (folder / "restored").open("a") as file:
-            file.write(f"{os.environ['RANK']}:{times}:{len(state['history'])} ")
+            file.write(f"{rank}:{times}:{len(state['history'])} ")
         restore(phase, state)
 
     Phase.load_state = told
-    if times == "0" and os.environ["RANK"] == "1":
+    if times == "0" and rank == "1":
         threading.Thread(target=kill, daemon=True).start()
-    given = [f"{name}={value}" for name, value in {**KILLED, "checkpoint_every": 1}.items()]
-    out, state = folder / "out", folder / "ckpt"
-    sys.argv = [
-        "diffclust",
-        "fit",
-        str(folder / "images.npy"),
-        "-k",
-        "4",
-        "--out",
-        str(out),
-        "--checkpoint",
-        str(state),
-    ]
-    sys.argv += [part for setting in given for part in ("--set", setting)]
-    main()
+    settings = {**KILLED, "checkpoint_every": 1}.items()
+    flags = [word for name, value in settings for word in ("--set", f"{name}={value}")]
+    command(folder, ["fit", "images.npy", "-k", "4", "--out", "out", "--checkpoint", "ckpt", *flags])
 
 
-if __name__ == "__main__":
-    torch.set_num_threads(1)
-    warnings.simplefilter("error")
-    warnings.filterwarnings("ignore", category=ConvergenceWarning)
-    {"together": together, "killed": killed}[sys.argv[1]](Path(sys.argv[2]))
+ALONE = {"network": "identity", "epochs": 3, "n_init": 2, "random_state": 0, "device": "cpu"}
+
+
+def fit_and_wait(folder):
+    """Stops in the second of three epochs of the second restart, and waits to be killed."""
+
+    def wait(progress):
+        if (progress.restart, progress.phase, progress.epoch) == (1, "clustering", 1):
+            (folder / "waits").touch()
+            time.sleep(600)
+
+    begin()
+    model = diffclust.TELL(4, **ALONE, checkpoint=folder / "checkpoint", checkpoint_every=1, callbacks=[wait])
+    model.fit(np.load(folder / "x.npy"))

@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import signal
-import subprocess
 import sys
 import time
 import warnings
@@ -25,6 +24,10 @@ from diffclust import TELL
 from diffclust.callbacks import StopWhenLabelsSettle
 from diffclust.engine import checkpoint
 from diffclust.engine.checkpoint import CheckpointFolder, comparable, pack, unpack
+from processes import PROCESSES
+
+sys.path.insert(0, str(Path(__file__).parent))
+import shared_fits
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
@@ -224,36 +227,20 @@ def test_a_fault_at_any_write_leaves_a_whole_checkpoint(tmp_path, monkeypatch, c
     assert folder.read()["number"] == 99
 
 
-SHORT = {"network": "identity", "epochs": 3, "n_init": 2, "random_state": 0, "device": "cpu"}
-SCRIPT = f"""
-import sys, time, warnings, numpy as np, pathlib, torch
-torch.set_num_threads(1)
-warnings.simplefilter("ignore")
-import diffclust
-folder = pathlib.Path(sys.argv[1])
-
-def wait(progress):
-    if (progress.restart, progress.phase, progress.epoch) == (1, "clustering", 1):
-        (folder / "waits").touch()
-        time.sleep(600)
-
-settings = dict(checkpoint=folder / "checkpoint", checkpoint_every=1, callbacks=[wait], **{SHORT})
-diffclust.TELL(4, **settings).fit(np.load(folder / "x.npy"))
-"""
-
-
 def test_a_process_killed_for_good_is_resumed(digits, tmp_path):
     X = digits[0][:64]
     np.save(tmp_path / "x.npy", X)
-    process = subprocess.Popen([sys.executable, "-c", SCRIPT, str(tmp_path)])
-    while process.poll() is None and not (tmp_path / "waits").exists():
+    process = PROCESSES.Process(target=shared_fits.fit_and_wait, args=[tmp_path])
+    process.start()
+    while process.is_alive() and not (tmp_path / "waits").exists():
         time.sleep(0.01)
-    process.send_signal(signal.SIGKILL)
-    assert process.wait() == -signal.SIGKILL
-    seen = []
-    model = TELL(4, **SHORT, checkpoint=tmp_path / "checkpoint", checkpoint_every=1, callbacks=[seen.append]).fit(X)
+    process.kill()
+    process.join()
+    assert process.exitcode == -signal.SIGKILL
+    seen, settings = [], shared_fits.ALONE
+    model = TELL(4, **settings, checkpoint=tmp_path / "checkpoint", checkpoint_every=1, callbacks=[seen.append]).fit(X)
     assert len(seen) == 2  # epochs, and not all of them
-    assert (model.labels_ == TELL(4, **SHORT).fit(X).labels_).all()
+    assert (model.labels_ == TELL(4, **settings).fit(X).labels_).all()
 
 
 @two_methods

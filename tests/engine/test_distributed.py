@@ -1,8 +1,7 @@
-import contextlib
 import json
 import os
+import signal
 import socket
-import subprocess
 import sys
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import torch
 from filelock import FileLock
 from sklearn.datasets import make_blobs
 from sklearn.metrics import adjusted_rand_score
+from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 import diffclust
 from diffclust.engine import rows as engine_rows
@@ -20,6 +20,7 @@ from diffclust.engine.distributed import Processes
 from diffclust.engine.feed import Feed
 from diffclust.engine.rows import ArrayRows, TensorRows
 from diffclust.engine.runtime import Randomness
+from processes import PROCESSES
 
 sys.path.insert(0, str(Path(__file__).parent))
 import shared_fits
@@ -27,8 +28,6 @@ import shared_fits
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
 CPU = torch.device("cpu")
-SCRIPT = Path(shared_fits.__file__)
-ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
 
 
 def free_port():
@@ -57,19 +56,19 @@ def folder(tmp_path_factory):
 def launch(folder):
     """The same work in two processes."""
     place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "2"}
-    with contextlib.ExitStack() as stack:
-        processes = []
-        for rank in range(2):
-            process = subprocess.Popen(
-                [sys.executable, SCRIPT, "together", folder],
-                env={**ENVIRONMENT, **place, "RANK": str(rank), "LOCAL_RANK": str(rank)},
-                stderr=subprocess.PIPE,
-                text=True,
-            )
-            processes.append(stack.enter_context(process))
-            stack.callback(process.kill)
-        told = [process.communicate(timeout=300)[1] for process in processes]
-    assert [process.returncode for process in processes] == [0, 0], "\n".join(told)
+    processes = []
+    for rank in map(str, range(2)):
+        variables = {**place, "RANK": rank, "LOCAL_RANK": rank}
+        processes.append(PROCESSES.Process(target=shared_fits.together, args=[folder], kwargs=variables))
+    try:
+        for process in processes:
+            process.start()
+        for process in processes:
+            process.join(300)
+        assert [process.exitcode for process in processes] == [0, 0]
+    finally:
+        for process in processes:
+            process.kill()
 
 
 @pytest.fixture(scope="module")
@@ -163,18 +162,29 @@ def test_what_fails_in_one_fails_in_all(two, case, words):
         assert words in each["errors"][case]
 
 
+@pytest.fixture
+def handlers_of_signals():
+    """Those of before, afterwards: torch's own stay where it has started processes."""
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+    before = [signal.getsignal(number) for number in numbers]
+    yield
+    for number, handler in zip(numbers, before, strict=True):
+        signal.signal(number, handler)
+
+
+@pytest.mark.usefixtures("handlers_of_signals")
 def test_a_killed_process_is_started_again(two, folder):
-    command = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "--max-restarts=1"]
-    done = subprocess.run(
-        [sys.executable, *command, SCRIPT, "killed", folder],
-        env=ENVIRONMENT, capture_output=True, text=True, timeout=300, check=False,
+    """By what torchrun calls when it has read its arguments."""
+    elastic = LaunchConfig(
+        min_nodes=1, max_nodes=1, nproc_per_node=2, max_restarts=1, run_id="killed", rdzv_backend="c10d",
+        rdzv_endpoint="127.0.0.1:0", start_method="forkserver", monitor_interval=0.05,
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    elastic_launch(elastic, shared_fits.killed)(folder)
     told = dict(mark.rsplit(":", 1) for mark in (folder / "restored").read_text().split())
     assert told.keys() == {"0:1", "1:1"}  # both, the second time
     assert len(set(told.values())) == 1
     assert int(told["0:1"]) >= 1
-    assert done.stdout.count("Saved to") == 1  # one speaks
+    assert (folder / "said").read_text().count("Saved to") == 1  # one speaks
     assert not list((folder / "ckpt").iterdir())
     model = diffclust.load(folder / "out", device="cpu")
     assert model.labels_.tolist() == two[0]["uninterrupted"]["labels"]
@@ -256,10 +266,6 @@ def test_alone_nothing_happens(blobs):
     assert not torch.distributed.is_initialized()
 
 
-def test_only_fit_is_for_several_processes():
-    done = subprocess.run(
-        [sys.executable, "-m", "diffclust", "methods"],
-        env={**ENVIRONMENT, "LOCAL_WORLD_SIZE": "2"}, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 2
-    assert "only 'fit' is for several processes" in done.stderr
+def test_only_fit_is_for_several_processes(refused, monkeypatch):
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    refused("methods", says="only 'fit' is for several processes")

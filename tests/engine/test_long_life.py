@@ -31,10 +31,10 @@ def test_fits_leave_nothing_behind(method, blobs, tmp_path):
             model.save(tmp_path / "model")
             diffclust.load(tmp_path / "model").explain(X[:2])
         if hasattr(model, "partial_fit"):
-            for i in range(50):
+            for i in range(20):
                 model.partial_fit(X[i : i + 8], learn_network=i % 10 == 0)
 
     live(2)  # what is imported and cached once
     before = counts()
-    live(5)
+    live(3)
     assert counts() == before

@@ -28,7 +28,7 @@ def same(a, b):
     assert (a.labels_ == b.labels_).all()
 
 
-@pytest.mark.parametrize("settings", [{}, {"joint": False}, {"network": "dense", "augment": None}])
+@pytest.mark.parametrize("settings", [{}, {"network": "dense", "joint": False}, {"network": "dense", "augment": None}])
 def test_each_gives_what_it_gives_alone(quick, digits, together, settings):
     settings = {"n_init": 2, **settings}
     alone = quick(4, **settings).fit(digits[0][:64])
@@ -62,7 +62,7 @@ class Counting:
 
 @pytest.mark.parametrize("rule", [Counting, lambda: StopWhenLabelsSettle(0.02, every=1)])
 def test_each_stops_when_it_would_alone(quick, digits, together, rule):
-    settings = {"n_init": 2, "epochs": 8, "pretrain_epochs": 4}
+    settings = {"n_init": 2, "epochs": 8, "pretrain_epochs": 4, "network": "dense"}
     alone = quick(4, **settings, callbacks=[rule()]).fit(digits[0][:64])
     if rule is Counting:
         assert [len(run["history"]) for run in alone.runs_] == [4, 6]
@@ -131,7 +131,9 @@ def test_ctrl_c_stops_all_and_leaves_a_usable_estimator(quick, digits, together,
         if (progress.restart, progress.phase, progress.epoch) == (1, "clustering", 1):
             raise KeyboardInterrupt
 
-    model = quick(4, n_init=3, epochs=50, checkpoint=tmp_path, checkpoint_every=1, callbacks=[interrupt])
+    model = quick(
+        4, n_init=3, epochs=50, network="dense", checkpoint=tmp_path, checkpoint_every=1, callbacks=[interrupt]
+    )
     model.fit(digits[0][:64])
     assert len(model.runs_) == 3
     assert all(1 <= sum(r["phase"] == "clustering" for r in run["history"]) <= 3 for run in model.runs_)

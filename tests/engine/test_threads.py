@@ -60,12 +60,12 @@ def test_fits_give_what_they_give_alone(quick, blobs, restless):
 
 def test_loading_beside_a_fit_does_not_disturb_it(blobs, tmp_path, restless):
     def build():
-        return diffclust.KMeansNet(3, pretrain_epochs=5, epochs=10, random_state=0, device="cpu", batch_size=16)
+        return diffclust.KMeansNet(3, pretrain_epochs=2, epochs=5, random_state=0, device="cpu", batch_size=16)
 
     alone = build().fit(blobs[0])
     alone.save(tmp_path / "m")
     model = build()
-    in_threads(lambda: model.fit(blobs[0]), lambda: [diffclust.load(tmp_path / "m") for _ in range(30)])
+    in_threads(lambda: model.fit(blobs[0]), lambda: [diffclust.load(tmp_path / "m") for _ in range(15)])
     assert model.history_ == alone.history_
 
 

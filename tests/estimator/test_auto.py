@@ -35,10 +35,15 @@ def test_the_number_is_found(rows, found):
     assert told["candidates"][int(np.argmax(told["scores"]))] == 4
 
 
-def test_the_same_seed_finds_the_same(rows, found):
-    again = clone(found).fit(rows[0])
+def test_the_same_seed_finds_the_same_with_a_checkpoint_too(rows, found, tmp_path):
+    before = torch.get_rng_state()
+    again = clone(found).set_params(checkpoint=tmp_path).fit(rows[0])
+    assert torch.equal(before, torch.get_rng_state())
     np.testing.assert_array_equal(again.labels_, found.labels_)
     assert again.diagnostics_["number"] == found.diagnostics_["number"]
+    again.partial_fit(rows[0][:30])  # and a stream goes on from what was found
+    assert again.n_clusters_ == 4
+    assert again.hierarchy_.shape == (3, 4)
 
 
 @pytest.mark.parametrize("name", ["VaDE", "DEC", "KMeansNet", "CrossMetric", "SSCNet"])
@@ -68,22 +73,11 @@ def test_few_rows_say_nothing():
     assert diffclust.TELL("auto", **SETTINGS).fit(np.arange(24.0).reshape(12, 2)).n_clusters_ == 1
 
 
-def test_the_global_random_state_is_left_alone(rows):
-    before = torch.get_rng_state()
-    diffclust.TELL("auto", **SETTINGS).fit(rows[0])
-    assert torch.equal(before, torch.get_rng_state())
-
-
 def test_fits_side_by_side_find_what_each_finds_alone(rows, found):
     model, given = fit_together([diffclust.TELL("auto", **SETTINGS), diffclust.TELL(3, **SETTINGS)], rows[0])
     assert (model.n_clusters_, given.n_clusters_) == (4, 3)
     np.testing.assert_array_equal(model.labels_, found.labels_)
     assert "number" not in given.diagnostics_
-
-
-def test_a_checkpoint_changes_nothing(rows, found, tmp_path):
-    kept = diffclust.TELL("auto", checkpoint=tmp_path, **SETTINGS).fit(rows[0])
-    np.testing.assert_array_equal(kept.labels_, found.labels_)
 
 
 def test_it_survives_a_folder(rows, found, tmp_path):
@@ -94,12 +88,6 @@ def test_it_survives_a_folder(rows, found, tmp_path):
     np.testing.assert_array_equal(back.predict(rows[0]), found.labels_)
     np.testing.assert_array_equal(back.hierarchy_, found.hierarchy_)
     np.testing.assert_array_equal(back.cut(2), found.cut(2))
-
-
-def test_a_stream_goes_on_from_what_was_found(rows, found):
-    model = clone(found).fit(rows[0]).partial_fit(rows[0][:30])
-    assert model.n_clusters_ == 4
-    assert model.hierarchy_.shape == (3, 4)
 
 
 @pytest.mark.parametrize(

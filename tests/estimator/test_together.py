@@ -12,6 +12,7 @@ from diffclust.estimator import together
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
 SHORT = {"pretrain_epochs": 2, "epochs": 4, "device": "cpu"}
+DENSE = {**SHORT, "network": "dense"}  # of images, to be quick
 
 
 def same(ours, alone):
@@ -28,9 +29,9 @@ def different():
     """Other methods, settings, lengths, batches, restarts and networks."""
     return [
         TELL(4, random_state=0, **SHORT),
-        TELL(4, weight=0.5, n_init=2, random_state=1, **SHORT),
-        DEC(3, random_state=0, **{**SHORT, "epochs": 6}),
-        VaDE(4, random_state=0, batch_size=32, **SHORT),
+        TELL(4, weight=0.5, n_init=2, random_state=1, **DENSE),
+        DEC(3, random_state=0, **{**DENSE, "epochs": 6}),
+        VaDE(4, random_state=0, batch_size=32, **DENSE),
         KMeansNet(4, network="identity", random_state=0, **SHORT),
     ]
 
@@ -58,7 +59,7 @@ def test_more_than_the_device_takes_come_in_groups(blobs, beside, at_once, monke
 def test_each_has_its_own_rule_to_stop_by(digits, beside):
     def build():
         rules = [StopWhenLabelsSettle(tolerance, every=1) for tolerance in (0.0, 0.05, 1.0)]
-        return [TELL(4, random_state=0, callbacks=[rule], **{**SHORT, "epochs": 12}) for rule in rules]
+        return [TELL(4, random_state=0, callbacks=[rule], **{**DENSE, "epochs": 12}) for rule in rules]
 
     ours = fit_together(build(), digits[0][:80])
     assert ours[2].n_iter_ < 12
@@ -87,7 +88,7 @@ def test_who_could_mistake_one_run_for_another_sees_one_at_a_time(blobs, beside,
 
 def test_each_has_a_record_of_its_own(digits, beside, at_once):
     records = [TrainingRecord(frames=3) for _ in range(2)]
-    ours = [TELL(4, random_state=seed, callbacks=[records[seed]], **SHORT) for seed in range(2)]
+    ours = [TELL(4, random_state=seed, callbacks=[records[seed]], **DENSE) for seed in range(2)]
     fit_together(ours, digits[0][:80])
     assert at_once == ([2] if beside else [1] * 2)
     for record, model in zip(records, ours, strict=True):
@@ -158,7 +159,7 @@ def test_all_go_on_after_a_stop(digits, beside, tmp_path):
                 checkpoint=tmp_path / f"{seed}",
                 checkpoint_every=1,
                 callbacks=list(watching),
-                **SHORT,
+                **DENSE,
             )
             for seed in range(2)
         ]

@@ -12,7 +12,10 @@ from sklearn.exceptions import NotFittedError
 
 from diffclust import TELL
 
-pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+pytestmark = [
+    pytest.mark.usefixtures("usual_integrals"),
+    pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
+]
 NAMES = ["age", "height", "weight", "pulse", "<i>rate</i>", "dose"]
 
 

@@ -14,7 +14,10 @@ from diffclust import TELL, KMeansNet
 from diffclust.explain.gradients import integrated_gradients
 from diffclust.nn import ClusterLayer
 
-pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+pytestmark = [
+    pytest.mark.usefixtures("usual_integrals"),
+    pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
+]
 
 
 @pytest.fixture(scope="module")

@@ -49,14 +49,16 @@ def test_training_brings_the_assignments_together(metric):
 
 
 def test_several_metrics_divergences_and_sides(digits, tmp_path):
-    model = quick(4, metric=("euclidean", "cosine", "cityblock"), divergence="hellinger").fit(digits[0])
+    settings = {"network": "dense"}
+    metrics = ("euclidean", "cosine", "cityblock")
+    model = quick(4, metric=metrics, divergence="hellinger", **settings).fit(digits[0])
     assert model.model_.clusters.frequencies.shape == (4, 4)
     model.save(tmp_path / "m")
     again = diffclust.load(tmp_path / "m", device="cpu")
     assert (again.predict(digits[0]) == model.labels_).all()
     assert np.allclose(again.predict_proba(digits[0]), model.predict_proba(digits[0]), atol=1e-6)
     for detach in ("target", "prediction"):
-        other = quick(4, metric="cosine", detach=detach).fit(digits[0])
+        other = quick(4, metric="cosine", detach=detach, **settings).fit(digits[0])
         assert (other.predict(digits[0]) == other.labels_).all()
 
 
@@ -92,7 +94,8 @@ def test_frequencies_are_those_of_all_rows_when_the_fit_ends(digits):
 
 def test_the_target_can_answer_and_training_is_the_same(digits):
     images, _ = digits
-    first, second = (quick(4, metric="cosine", inference=who).fit(images) for who in ("prediction", "target"))
+    settings = {"metric": "cosine", "network": "dense"}
+    first, second = (quick(4, inference=who, **settings).fit(images) for who in ("prediction", "target"))
     assert (first.transform(images) == second.transform(images)).all()
     z = torch.from_numpy(second.transform(images)).double()
     p2 = second.model_.clusters.assignments(z, second.model_.clusters.frequencies)[1].detach().numpy()
@@ -107,7 +110,7 @@ def test_the_target_can_answer_and_training_is_the_same(digits):
 
 
 def test_two_clusters_are_all_or_nothing(digits):
-    model = quick(2).fit(digits[0])
+    model = quick(2, network="dense").fit(digits[0])
     p = model.predict_proba(digits[0])
     assert np.isfinite(p).all()
     assert np.allclose(p.max(1), 1)

@@ -82,7 +82,7 @@ def test_the_target_is_over_all_rows_and_kept_for_its_interval(cls, digits, monk
     refresh, loss = model_class.refresh, model_class.loss
     monkeypatch.setattr(model_class, "refresh", lambda self, data: (moments.append(len(steps)), refresh(self, data))[1])
     monkeypatch.setattr(model_class, "loss", lambda self, batch: (steps.append(0), loss(self, batch))[1])
-    cls(4, **quick_settings(cls.__name__), interval=5).fit(digits[0])
+    cls(4, **quick_settings(cls.__name__), interval=5, network="dense").fit(digits[0])
     assert len(steps) == 12
     assert moments == [0, 5, 10, 12]
 
@@ -93,7 +93,7 @@ def test_a_resumed_fit_keeps_target_and_count(cls, digits, tmp_path):
     class Killed(Exception):
         pass
 
-    settings = {**quick_settings(cls.__name__), "epochs": 7, "interval": 5}
+    settings = {**quick_settings(cls.__name__), "epochs": 7, "interval": 5, "network": "dense"}
     whole = cls(4, **settings).fit(digits[0])
     state = {"armed": True}
 

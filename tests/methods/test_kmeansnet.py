@@ -67,7 +67,7 @@ def test_the_default_does_not_collapse_for_any_alpha_of_the_grid(spheres, alpha)
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.parametrize("alpha", [1e-5, 1e-2, 5.0])
+@pytest.mark.parametrize("alpha", [1e-5, 5.0])
 def test_training_the_network_along_does_not_collapse_either(digits, alpha):
     model = KMeansNet(4, alpha=alpha, joint=True, pretrain_epochs=20, epochs=10, random_state=0).fit(digits[0])
     assert not model.diagnostics_["empty_clusters"]
@@ -93,11 +93,13 @@ def test_the_guard_goes_back_to_the_best_partition(spheres):
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.parametrize("optimizer", ["adadelta", "adagrad", "adam", "rmsprop"])
-@pytest.mark.parametrize("init", ["random", "k-means++", "k-means"])
+@pytest.mark.parametrize(
+    ("optimizer", "init"),
+    [("adadelta", "random"), ("adagrad", "k-means++"), ("adam", "k-means"), ("rmsprop", "random")],
+)
 def test_the_papers_optimisers_and_starts_run(digits, optimizer, init):
     model = KMeansNet(4, optimizer=optimizer, init=init, decoupled=True, pretrain_epochs=1, epochs=2, random_state=0)
-    assert model.fit(digits[0]).labels_.shape == (200,)
+    assert model.fit(digits[0][:64]).labels_.shape == (64,)
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -244,8 +246,8 @@ def test_network_and_centres_in_turns_or_at_once(alternate, x):
 @pytest.mark.parametrize("name", FIVE)
 def test_each_reading_learns(digits, name):
     settings = {**FIVE[name], "optimizer": "adadelta-keras", "repair": False, "alpha": ALPHA, "random_state": 0}
-    model = KMeansNet(4, **settings, pretrain_epochs=1, epochs=2).fit(digits[0])
-    assert model.labels_.shape == (200,)
+    model = KMeansNet(4, **settings, pretrain_epochs=1, epochs=2).fit(digits[0][:64])
+    assert model.labels_.shape == (64,)
     lengths = np.linalg.norm(model.cluster_centers_, axis=1)
     if not name.startswith("iv"):
         assert (lengths <= 1 + 1e-5).all()

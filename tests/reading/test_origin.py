@@ -77,6 +77,7 @@ def test_every_method(quick, near):
     assert (there.predict(X + 1e8) == there.labels_).all()
 
 
+@pytest.mark.usefixtures("usual_integrals")
 def test_what_comes_back_is_where_the_rows_are(near):
     X, _ = near
     model = TELL(3, network="dense", **SHORT).fit(X + FAR_AWAY)

@@ -1,7 +1,9 @@
 """Fitted estimators as programs: they answer as `predict` does, and the ONNX file needs no torch."""
 
+import functools
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +19,15 @@ from diffclust.nn.autoencoders import Identity
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _one_table_of_operators():
+    """torch makes it anew for every file, which takes as long as the rest."""
+    registry = import_module("torch.onnx._internal.exporter._registration").ONNXRegistry
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(registry, "from_torchlib", staticmethod(functools.cache(registry.from_torchlib)))
+        yield
+
+
 @pytest.fixture
 def answers(tmp_path):
     """What onnxruntime says."""
@@ -26,6 +37,9 @@ def answers(tmp_path):
     def ask(model, X, samples=None):
         samples = X if samples is None else samples
         model.export_onnx(tmp_path / "model.onnx")
+        written = (tmp_path / "model.onnx").read_bytes()
+        assert str(Path(torch.__file__).parent).encode() not in written  # nothing of the machine it comes from
+        assert b".py" not in written
         session = onnxruntime.InferenceSession(tmp_path / "model.onnx")
         assert [i.name for i in session.get_inputs()] == ["samples"]
         assert [o.name for o in session.get_outputs()] == ["labels", "probabilities"]
@@ -58,26 +72,9 @@ def kinds():
 
 
 @pytest.mark.parametrize("method", kinds(), indirect=True)
-def test_every_kind_of_program(quick, blobs, answers):
+def test_every_kind_of_program(method, quick, blobs, answers):
     rows = blobs[0].astype(np.float32)
-    answers(quick(network="identity").fit(rows), rows)
-
-
-def test_rows(blobs, answers):
-    rows = blobs[0].astype(np.float32)
-    answers(TELL(3, network="dense", pretrain_epochs=3, epochs=2, random_state=0, device="cpu").fit(rows), rows)
-
-
-def test_images(fit_of, digits, answers):
-    answers(fit_of("CrossMetric"), digits[0])
-
-
-def test_a_file_says_nothing_of_the_machine_it_comes_from(blobs, tmp_path):
-    model = TELL(3, pretrain_epochs=1, epochs=1, random_state=0, device="cpu").fit(blobs[0])
-    model.export_onnx(tmp_path / "m.onnx")
-    written = (tmp_path / "m.onnx").read_bytes()
-    assert str(Path(torch.__file__).parent).encode() not in written
-    assert b".py" not in written
+    answers(quick(network="dense" if method is TELL else "identity").fit(rows), rows)
 
 
 def test_integer_images_are_scaled_inside(digits, answers):
@@ -86,9 +83,8 @@ def test_integer_images_are_scaled_inside(digits, answers):
     answers(model, images, samples=images.astype(np.float32))
 
 
-def test_it_runs_where_torch_cannot_be_imported(digits, answers, tmp_path):
-    images, _ = digits
-    model = TELL(4, pretrain_epochs=3, epochs=2, random_state=0, device="cpu").fit(images)
+def test_images_and_where_torch_cannot_be_imported(fit_of, digits, answers, tmp_path):
+    images, model = digits[0], fit_of("CrossMetric")
     path = answers(model, images)
     np.save(tmp_path / "x.npy", images)
     script = """
@@ -109,9 +105,8 @@ np.save(sys.argv[3], session.run(["labels"], {"samples": np.load(sys.argv[2])})[
     assert (np.load(out) == model.labels_).all()
 
 
-def test_torch_export(digits, tmp_path):
-    images, _ = digits
-    model = TELL(4, pretrain_epochs=3, epochs=2, random_state=0, device="cpu").fit(images)
+def test_torch_export(fit_of, digits, tmp_path):
+    images, model = digits[0], fit_of("TELL")
     torch.export.save(model.export_program(), tmp_path / "model.pt2")
     program = torch.export.load(tmp_path / "model.pt2").module()
     for n in (1, 6, 200):

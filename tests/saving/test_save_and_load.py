@@ -18,6 +18,7 @@ import diffclust
 from conftest import ESTIMATORS, TWO_METHODS, two_methods
 from diffclust.saving import folder as saving_folder
 from diffclust.saving.folder import SETTINGS, SUMS, TENSORS, sums_of
+from processes import PROCESSES, die_while_saving
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
@@ -310,12 +311,10 @@ def test_a_killed_save_leaves_a_model_that_loads(pair):
     """One true kill; every moment of one is tried in tests/cli/test_faults.py."""
     one, two, folder = pair
     two.save(folder.parent / "two")
-    code = (
-        "import os, sys, diffclust; from pathlib import Path; original = Path.replace; calls = [];"
-        "Path.replace = lambda *a: os._exit(9) if len(calls) == 1 else (calls.append(a), original(*a));"
-        f"diffclust.load({str(folder.parent / 'two')!r}).save({str(folder)!r})"
-    )
-    assert subprocess.run([sys.executable, "-c", code]).returncode == 9
+    process = PROCESSES.Process(target=die_while_saving, args=[folder.parent / "two", folder])
+    process.start()
+    process.join(300)
+    assert process.exitcode == 9
     assert diffclust.load(folder).n_clusters == 5
     one.save(folder)
     assert holds(folder, one)

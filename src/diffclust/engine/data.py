@@ -110,7 +110,7 @@ class Data:
         self.graph: NeighbourGraph | None = None  # batches then come with neighbours
         self.knowledge: Knowledge | None = None  # batches then come with what is known
         self.scaled: ScaledRows | None = None  # the rows' own units, once they are known
-        self.scale: Tensor | None = None  # what columns are divided by, where that is said and not told from the values
+        self.scale: Tensor | None = None  # what columns are divided by, where the table or the user says so
         self.rows, self.device, self.augment, self.processes = rows.to(device), device, augment, processes
         self.steps, self.batch_size = batches(n, batch_size)
         if processes.size > max(1, self.batch_size):

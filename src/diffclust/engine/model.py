@@ -136,7 +136,7 @@ class ClusterModel(Trainable):
     By habit a method's model takes its estimator as a third argument, and copies the settings it needs: it keeps no
     reference, so that changing the estimator later does not change what was fitted."""
 
-    start: Any  # a `Start`, or centres: where those begin that the model places
+    start: Any  # where the centres begin: a `Start`, or a tensor of centres
 
     def __init__(self, autoencoder: Autoencoder, clusters: ClusterLayer) -> None:
         super().__init__()
@@ -157,12 +157,12 @@ class ClusterModel(Trainable):
         return self.clusters.normalize(self.autoencoder.encode(x).float())
 
     def represent(self, x: Tensor) -> Tensor:
-        """What is learnt before the method begins: the embedding, unless there is more behind than centres."""
+        """What pretraining trains: the embedding, or the codes before it where a method has a map between the two."""
         return self.embed(x)
 
     def losses(self, batch: Batch) -> Losses:
-        """Where the data have a neighbour graph, it goes on holding the network while the method trains it; and what is
-        known of some rows counts beside the method's own loss."""
+        """The method's own loss; where the data have a neighbour graph and the network learns, the loss of that graph;
+        and where something is known of some rows, the loss of that."""
         losses = self.loss(batch)
         if batch.far is not None and self.network_learns and "autoencoder" not in self.resting:
             losses = {**losses, "neighbours": self.neighbour_loss(batch)[0]}

@@ -94,8 +94,8 @@ class Restart:
         self.current.interrupt()
 
     def _start_phase(self, phase: Phase) -> None:
-        """Skipped where a checkpoint has it behind us, or where it has nothing to do; one that places centres, as the
-        last does, is never skipped for that."""
+        """Not where a checkpoint says that it is done: then its results are loaded. Nor where it has no epochs to run,
+        unless it places centres, as the last one does."""
         with restoring():
             done, current = self.entry["phases"].get(phase.name), self.entry["current"]
             saved = current["state"] if current is not None and current["phase"] == phase.name else None
@@ -131,6 +131,7 @@ class Restart:
         self._keep(result=self.result.state(), phases={}, current=None)
 
     def _keep(self, **news: Any) -> None:
-        """For the next checkpoint; after an interruption the last word before it stands."""
+        """Put into the next checkpoint. After an interruption nothing is: a fit that is resumed goes on from the last
+        state before it."""
         if not self.job.interrupted:
             self.job.checkpoint.note(self.entry, news)

@@ -15,8 +15,9 @@ from .data import Data
 from .model import ClusterModel, Event
 from .phase import Record
 
-COLLAPSED = 0.02  # effective clusters below 1 + this share of the wanted ones,
-UNEXPLAINED = 0.5  # and more of the variance than this left inside: else the small ones are far out, and right
+# A run has collapsed if it has fewer effective clusters than 1 + COLLAPSED of those wanted, and leaves more than
+# UNEXPLAINED of the variance inside them. With less, its small clusters are groups of rows far from all others.
+COLLAPSED, UNEXPLAINED = 0.02, 0.5
 FIGURES = ("seed", "history", "inertia", "scatter", "clustering_loss", "reconstruction", "temperature")
 SAMPLE = 10_000  # rows the temperature is fitted on
 NO_WARNING = ("repaired", "settled", "fallback")  # events that went well

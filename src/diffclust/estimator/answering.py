@@ -115,7 +115,8 @@ class Answering(
         self, X: Any, ask: Callable[[Any, Tensor], Tensor], settle: Callable[[Any, Tensor], Tensor] | None = None
     ) -> Any:
         """`ask(estimator, x)` over all samples, of the estimator as it is now, its model on their device and in eval
-        mode; the answers in the form X came in. `settle` has the last word on answers that are sound."""
+        mode; the answers, or `settle(estimator, answers)`, in the form X came in. Answers that are not finite are an
+        error."""
         fitted = as_it_is(self)
         check_is_fitted(fitted)
         given = read_rows(fitted, X, fitting=False)

@@ -86,7 +86,7 @@ class PrototypeClusterer(
             all else, and zero for others; None where none is. `model_` takes rows less this.
     """
 
-    code: ClassVar[tuple[str, ...]] = ()  # knobs that may be functions, and without which the model means nothing
+    code: ClassVar[tuple[str, ...]] = ()  # knobs that may be functions: a model with one cannot be saved
     starts: ClassVar[tuple[str, ...]] = ("k-means", "k-means++", "random")
     by_distance: ClassVar[bool] = True  # whether near rows share a cluster, so that k-means may stand beside it
     falls_back: ClassVar[bool] = True  # whether without a network it is k-means, which may then be kept instead
@@ -300,7 +300,7 @@ class PrototypeClusterer(
             )
 
     def _check_origin(self, given: Given) -> None:
-        """Where the features are the embedding, centres that are given are not where the model sees the rows."""
+        """Without a network the centres given as `init` are in the user's units; the model sees rows less `origin_`."""
         given_centers = not isinstance(getattr(self, "init", "k-means"), str)
         no_network = isinstance(self.network, str) and self.network == "identity"
         if given_centers and no_network and given.attributes.get("origin_") is not None:

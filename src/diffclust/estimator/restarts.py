@@ -52,8 +52,8 @@ def build_restarts(
         at_once=watchers.at_once(device),
         capture=None if processes.alone else False,  # exchanges between processes are not captured
     )
-    narrow = _narrowed(estimator, data)
-    restarts = [_restart(estimator, job, number, data, narrow) for number in range(estimator.n_init)]
+    trained_on = _reduced(estimator, data)
+    restarts = [_restart(estimator, job, number, data, trained_on) for number in range(estimator.n_init)]
     watchers.expect(restarts[0].plan)
     return restarts
 
@@ -98,7 +98,7 @@ def _sparse(data: Data) -> sp.csr_matrix:
     return sp.vstack(blocks, format="csr")
 
 
-def _narrowed(estimator: "PrototypeClusterer", data: Data) -> Data:
+def _reduced(estimator: "PrototypeClusterer", data: Data) -> Data:
     """What is trained on: the data, or the principal components of wide rows where the network begins with them."""
     named = isinstance(estimator.network, str) and estimator.network in ("auto", "rows")
     if data.graph is None or not named or len(data.row_shape) != 1:
@@ -106,9 +106,10 @@ def _narrowed(estimator: "PrototypeClusterer", data: Data) -> Data:
     units = networks.scaled_rows(data).to(data.device)
     if not len(units.basis):
         return data
-    narrow = Data(TensorRows(data.map(units.scaled)), data.device, data.batch_size, data.augment, data.processes)
-    narrow.graph, narrow.scaled, narrow.knowledge = data.graph, units, data.knowledge
-    return narrow
+    components = TensorRows(data.map(units.scaled))
+    reduced = Data(components, data.device, data.batch_size, data.augment, data.processes)
+    reduced.graph, reduced.scaled, reduced.knowledge = data.graph, units, data.knowledge
+    return reduced
 
 
 def _restart(estimator: "PrototypeClusterer", job: Job, number: int, data: Data, trained_on: Data) -> Restart:
@@ -124,8 +125,8 @@ def _restart(estimator: "PrototypeClusterer", job: Job, number: int, data: Data,
     elif model.network_learns:
         plan = estimator.pretraining_plan(model, epochs)
     phases = [
-        Phase(name, learner, trained_on, estimator.build_optimizer(learner), epochs, **options)
-        for name, learner, epochs in plan
+        Phase(name, learner, trained_on, estimator.build_optimizer(learner), its_epochs, **options)
+        for name, learner, its_epochs in plan
     ]
     epochs = estimator._epochs(estimator.epochs, data, 1)
     if estimator.overcluster > 1:
