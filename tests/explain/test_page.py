@@ -402,6 +402,14 @@ def test_the_front_page_of_the_docs(browser, width, dark):
 
 
 @pytest.mark.skipif(bool(NO_AXE), reason=NO_AXE or "")
+@pytest.mark.skipif(not FRONT.exists(), reason="the page of a method is not looked at: `make docs` builds it")
+def test_the_page_of_a_method(browser):
+    browser.open(FRONT.parent / "methods" / "tell.html", width=390, dark=True, ours=False)
+    assert browser.run("return document.documentElement.scrollWidth <= innerWidth")
+    assert browser.axe() == []
+
+
+@pytest.mark.skipif(bool(NO_AXE), reason=NO_AXE or "")
 def test_axe_would_find_something(browser, tmp_path):
     page = tmp_path / "bad.html"
     page.write_text("<html data-ready=yes><title>a</title><button></button><img src=''>")
