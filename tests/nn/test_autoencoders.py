@@ -7,6 +7,7 @@ from torch import nn
 
 from diffclust.nn import ConvAutoencoder, DenseAutoencoder, Identity, PoolingAutoencoder
 from diffclust.nn.autoencoders import NETWORKS, Wrapped
+from diffclust.nn.autoencoders.rows import fast_asinh
 
 IMAGES = [(1, 4, 4), (1, 5, 7), (1, 8, 8), (1, 15, 15), (1, 28, 28), (3, 32, 32)]
 SMALL = {
@@ -222,3 +223,30 @@ def test_training_lowers_the_reconstruction_loss(kind):
         optimizer.step()
     assert all(parameter.grad is not None for parameter in network.parameters())
     assert losses[-1] < 0.8 * losses[0]
+
+
+def test_the_fast_asinh_is_asinh():
+    x = torch.tensor([0.0, 1e-30, 9e-4, 1.1e-3, 0.5, 3.0, 1e6, 1e17], dtype=torch.float64)
+    x = torch.cat([x, -x]).requires_grad_()
+    torch.testing.assert_close(fast_asinh(x), x.asinh(), rtol=1e-6, atol=0)
+    for fn in (fast_asinh, torch.asinh):
+        x.grad = None
+        fn(x).sum().backward()
+        torch.testing.assert_close(x.grad, 1 / (1 + x.detach().square()).sqrt(), rtol=1e-6, atol=0)
+    assert fast_asinh(torch.tensor([3e38, -3e38])).isfinite().all()
+
+
+def test_samples_are_encoded_once_while_the_network_trains():
+    network, x = small("rows", (6,)).train(), torch.randn(5, 6)
+    passes = []
+    network.encoder.register_forward_hook(lambda *_: passes.append(1))
+    with network.once():
+        z = network.encode(x)
+        assert network.encode(x) is z
+        assert network.encode(x.clone()) is not z
+        with torch.no_grad():
+            assert not network.encode(x).requires_grad
+        assert network.eval().encode(x) is not z
+    network.train()
+    assert network.encode(x) is not z
+    assert len(passes) == 5

@@ -163,9 +163,11 @@ class ClusterModel(Trainable):
     def losses(self, batch: Batch) -> Losses:
         """The method's own loss; where the data have a neighbour graph and the network learns, the loss of that graph;
         and where something is known of some rows, the loss of that."""
-        losses = self.loss(batch)
-        if batch.far is not None and self.network_learns and "autoencoder" not in self.resting:
-            losses = {**losses, "neighbours": self.neighbour_loss(batch)[0]}
+        if batch.far is None or not self.network_learns or "autoencoder" in self.resting:
+            losses = self.loss(batch)
+        else:
+            with self.autoencoder.once():
+                losses = {**self.loss(batch), "neighbours": self.neighbour_loss(batch)[0]}
         if batch.told is not None:
             losses = {**losses, "knowledge": self.knowledge_loss(batch)}
         return losses
@@ -308,7 +310,7 @@ class NeighbourPretraining(Trainable):
     """A model's encoder alone, such that neighbours stay neighbours; the decoder learns beside it to read what the
     encoder gives. The learning rate rises, then falls to nothing."""
 
-    lr = 5e-3  # what this loss is best learnt at, by Adam
+    lr = 2e-2  # what this loss is best learnt at, by Adam
     decoded = 256  # rows a step that the decoder learns from
     rising = 0.1  # share of the epochs in which the rate rises
 

@@ -1,6 +1,7 @@
 """What every network is, and the two without layers of ours."""
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 import torch
@@ -21,6 +22,7 @@ class Autoencoder(nn.Module):
     encoder: nn.Module
     decoder: nn.Module
     variational: bool = False  # the encoder gives means, then as many log-variances
+    _encoded: list[tuple[Tensor, Tensor]] | None = None  # within `once`: samples, and what became of them
 
     def __init__(self, input_shape: Sequence[int], embedding_dim: int, output: Output) -> None:
         super().__init__()
@@ -57,7 +59,23 @@ class Autoencoder(nn.Module):
 
     def encode(self, x: Tensor) -> Tensor:
         """Samples to embeddings; of a variational network, their means."""
-        return self.moments(x)[0] if self.variational else self.analyse(self.normalize(x))
+        remembers = self._encoded is not None and self.training and torch.is_grad_enabled()
+        for samples, codes in self._encoded or () if remembers else ():
+            if samples is x:
+                return codes
+        z = self.moments(x)[0] if self.variational else self.analyse(self.normalize(x))
+        if remembers:
+            self._encoded.append((x, z))  # type: ignore[union-attr]
+        return z
+
+    @contextlib.contextmanager
+    def once(self) -> Iterator[None]:
+        """Inside, the same samples go through the encoder once while it trains, however often they are asked for."""
+        self._encoded = []
+        try:
+            yield
+        finally:
+            self._encoded = None
 
     def moments(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and log-variance of the embedding, each (b, embedding_dim); of a variational network only."""
