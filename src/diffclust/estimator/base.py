@@ -87,7 +87,7 @@ class PrototypeClusterer(
     """
 
     code: ClassVar[tuple[str, ...]] = ()  # knobs that may be functions, and without which the model means nothing
-    starts: ClassVar[tuple[str, ...]] = ("k-means", "k-means++", "random")
+    starts: ClassVar[tuple[str, ...]] = ("k-means", "k-means++", "neighbours", "random")
     by_distance: ClassVar[bool] = True  # whether near rows share a cluster, so that k-means may stand beside it
     indivisible: ClassVar[str] = ""  # why several processes cannot share a fit, where they cannot
     joins: ClassVar[bool] = True  # whether `overcluster` can begin with more centres
