@@ -6,7 +6,8 @@
 
 FOLDER has mnist.npz, usps.npz, coil20.npz, pendigits.npz, in itself or in FOLDER/sets, and the tables in FOLDER/rows.
 Labels score and choose nothing. "TELL, k given" is told the number of classes: its time is what the search for the
-number is set against. "TELL, k over" begins with twice as many. "TELL, labels" is told ten labels a class, which are
+number is set against. "TELL, k over" begins with twice as many, and "..., k-means start" has init="k-means", which differs
+on images alone. "TELL, labels" is told ten labels a class, which are
 not scored, and "TELL, links" two hundred pairs of rows of one class. UMAP needs umap-learn. `blob` and `uniform` have
 one cluster. Results are appended to benchmarks/results/auto.csv; what is there is not run again.
 """
@@ -68,8 +69,9 @@ def labels_of(
     if method.startswith("TELL"):
         from diffclust import TELL
 
-        number, over = "auto" if method == "TELL" else k, 2.0 if method.endswith("over") else 1.0
-        model = TELL(number, overcluster=over, random_state=seed, device=device)
+        number, over = "auto" if method == "TELL" else k, 2.0 if "over" in method else 1.0
+        init = "k-means" if method.endswith("k-means start") else "neighbours"
+        model = TELL(number, overcluster=over, init=init, random_state=seed, device=device)
         return model.fit(X, **(knowledge or {})).labels_
     from sklearn.cluster import HDBSCAN
 

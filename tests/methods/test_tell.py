@@ -199,3 +199,50 @@ def test_training_needs_no_step_of_the_optimiser_without_a_network(x):
     (history,) = train([Phase("clustering", model, data, None, 3)])
     assert len(history) == 3
     assert set(history[0]) == {"phase", "epoch", "clustering"}
+
+
+IMAGES = {"pretrain_epochs": 2, "epochs": 6, "random_state": 0, "device": "cpu"}
+
+
+@pytest.fixture(scope="module")
+def images():
+    return np.random.default_rng(0).random((60, 8, 8)).astype(np.float32)
+
+
+def test_rows_that_were_laid_out_stay_where_they_began_for_half_of_the_epochs(images):
+    seen = []
+
+    def look(progress):
+        if progress.phase == "clustering":
+            seen.append(progress.model.begun)
+
+    model = TELL(3, callbacks=[look], **IMAGES).fit(images)
+    assert [begun is not None for begun in seen] == [True] * 3 + [False] * 3
+    assert sorted(set(seen[0].tolist())) == [0, 1, 2]
+    assert model.model_.begun is None
+    assert TELL(3, init="k-means", **IMAGES).fit(images).n_iter_ == 6
+
+
+def test_what_is_held_decides_whatever_is_nearest(x):
+    model = build().eval()
+    logits = model.clusters.logits(model.embed(x))
+    model.begun = torch.full((40,), 2)
+    model.begun[:10] = -1
+    assert (model.choose(batch(x), logits)[10:] == 2).all()
+    assert torch.equal(model.choose(batch(x), logits)[:10], logits.argmax(1)[:10])
+
+
+@pytest.mark.parametrize("epoch", [1, 3])
+def test_a_fit_killed_while_rows_are_held_ends_the_same(images, tmp_path, epoch):
+    whole = TELL(3, **IMAGES).fit(images)
+
+    def die(progress):
+        if progress.phase == "clustering" and progress.epoch == epoch:
+            raise RuntimeError("killed")
+
+    kept = {"checkpoint": tmp_path, "checkpoint_every": 1, **IMAGES}
+    with pytest.raises(RuntimeError, match="killed"):
+        TELL(3, callbacks=[die], **kept).fit(images)
+    again = TELL(3, **kept).fit(images)
+    np.testing.assert_array_equal(again.labels_, whole.labels_)
+    np.testing.assert_array_equal(again.cluster_centers_, whole.cluster_centers_)

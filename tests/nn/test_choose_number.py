@@ -82,6 +82,11 @@ def test_of_numbers_that_are_as_good_the_smallest_is_taken() -> None:
     assert choice.n_clusters == next(
         k for k, score in zip(choice.candidates, choice.scores, strict=True) if score >= NEXT_TO_BEST * best
     )
+    torch.manual_seed(0)
+    views = twice(_pairs())
+    torch.manual_seed(1)
+    strict = choose_number(views, 12, next_to_best=1.0)
+    assert strict.n_clusters == strict.candidates[strict.scores.index(max(strict.scores))]
 
 
 def _pairs() -> torch.Tensor:

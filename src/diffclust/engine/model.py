@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from ..nn.autoencoders import Autoencoder, DenseAutoencoder, RowAutoencoder
 from ..nn.cluster import ClusterLayer, Start
 from ..nn.knowledge import Knowledge, knowledge_loss, place_known, place_linked
+from ..nn.layout import place_laid_out
 from ..nn.neighbours import neighbour_loss
 from ..nn.ops import largest
 from ..nn.parallel import gathered
@@ -22,6 +23,7 @@ from .guard import Guard
 Losses = dict[str, Tensor]  # named scalar terms, already weighted; the engine minimises their sum
 
 PLACED_ON = 50_000  # rows at most that first centres are placed on: k-means has no more work with more data
+LAID_OUT = 20_000  # and that are laid out for it
 KNOWN = 0.1  # weight of what is known of some rows, beside a method's own loss
 REVIVED_ON = 1024  # rows, drawn at random, among which a dead centre finds a new place
 
@@ -235,14 +237,27 @@ class ClusterModel(Trainable):
         other."""
         return self.clustering_loss(z)
 
-    def place_centers(self, data: Data, start: Start | Tensor) -> None:
-        known = data.knowledge
+    def place_centers(self, data: Data, start: Start | Tensor) -> Tensor | None:
+        """Where rows are laid out for it, the cluster (n,) that each begins in, or -1."""
+        known, laid_out = data.knowledge, None
         if isinstance(start, Tensor):
             self.clusters.set_centers(start.to(self.clusters.weight))
-        elif known is None or start == "kept":
-            self.clusters.place(self.sample_embedding(data), start)
-        else:
+        elif known is not None and start != "kept":
             self._place_by_knowledge(data, known)
+        elif start == "neighbours" and self.network_learns and data.graph is None:
+            laid_out = self._place_by_neighbours(data)
+        else:  # a network that has learnt by neighbours has laid them out already
+            self.clusters.place(self.sample_embedding(data), "k-means" if start == "neighbours" else start)
+        return laid_out
+
+    @torch.no_grad()
+    def _place_by_neighbours(self, data: Data) -> Tensor:
+        some = data.draw(LAID_OUT)
+        with self.evaluating():
+            z = data.map(self.embed, some)
+        labels = torch.full((len(data),), -1, device=data.device)
+        labels[some] = place_laid_out(self.clusters, z)
+        return labels
 
     def _place_by_knowledge(self, data: Data, known: Knowledge) -> None:
         z = self.sample_embedding(data)

@@ -87,7 +87,7 @@ class PrototypeClusterer(
     """
 
     code: ClassVar[tuple[str, ...]] = ()  # knobs that may be functions: a model with one cannot be saved
-    starts: ClassVar[tuple[str, ...]] = ("k-means", "k-means++", "random")
+    starts: ClassVar[tuple[str, ...]] = ("k-means", "k-means++", "neighbours", "random")
     by_distance: ClassVar[bool] = True  # whether near rows share a cluster, so that k-means may stand beside it
     falls_back: ClassVar[bool] = True  # whether without a network it is k-means, which may then be kept instead
     indivisible: ClassVar[str] = ""  # why several processes cannot share a fit, where they cannot

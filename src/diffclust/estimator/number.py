@@ -11,7 +11,8 @@ from ..engine.distributed import alone, current_processes
 from ..engine.loop import train
 from ..engine.rows import TensorRows
 from ..engine.runtime import choose_device, restart_seeds, seeded
-from ..nn.number import NOTHING_IN_ROWS, UNDECIDED, Choice, View, choose_number, clearer
+from ..nn.layout import laid_out_by
+from ..nn.number import NEXT_TO_BEST, NOTHING_IN_ROWS, UNDECIDED, Choice, View, choose_number, clearer
 from ..reading.inputs import Given
 from . import networks
 from .restarts import build_restarts
@@ -62,18 +63,24 @@ def _look(estimator: "PrototypeClusterer", given: Given) -> Choice:
             for i, (seed, half) in enumerate(zip(seeds, halves, strict=True))
         ]
         train(restarts)
-        views = []
+        views, laid_out = [], False
         for restart, half in zip(restarts, halves, strict=True):
             if restart.result is None:
                 raise KeyboardInterrupt
-            views.append(View(Data(TensorRows(x), device).map(restart.result.model.embed), half))
+            model = restart.result.model
+            z = Data(TensorRows(x), device).map(model.embed)
+            laid_out = model.network_learns and restart.data.graph is None
+            if laid_out:
+                with seeded(restart.seed, device):
+                    z = laid_out_by(z, half)
+            views.append(View(z, half))
         plain = Data(TensorRows(x.flatten(1)), device)
         plain.scale = given.scale
         with seeded(seeds[1], device):
             u = plain.map(networks.scaled_rows(plain).to(device).scaled)
             most = most_clusters(estimator, n)
             return clearer(
-                choose_number((views[0], views[1]), most),
+                choose_number((views[0], views[1]), most, next_to_best=1.0 if laid_out else NEXT_TO_BEST),
                 choose_number((View(u, halves[0]), View(u, halves[1])), most, NOTHING_IN_ROWS),
             )
 

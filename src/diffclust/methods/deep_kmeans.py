@@ -190,7 +190,7 @@ class DeepKMeans(AutoencoderClusterer):
     l2: float = knob(0.0, low=0)
     init: str | Any = "auto"
 
-    starts: ClassVar[tuple[str, ...]] = ("auto", "uniform", "k-means", "k-means++", "random")
+    starts: ClassVar[tuple[str, ...]] = ("auto", "uniform", "k-means", "k-means++", "neighbours", "random")
     code: ClassVar[tuple[str, ...]] = ("distance",)
     papers: ClassVar[dict[str, dict[str, Any]]] = {
         name + suffix: paper_settings(k, **settings)

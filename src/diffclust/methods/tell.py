@@ -30,12 +30,14 @@ from ..nn.ops import largest, one_hot
 from .moving import CenterUpdate, MovingCenters
 
 LAMBDA = 0.01  # the authors' weight, in which `clustering_loss` is always given
+HELD = 0.5  # share of the epochs in which rows stay in the clusters they began in, where they were laid out
 ALPHA = 1e-3  # length of the authors' W is 2α: only there does Adadelta act as a plain step (section 2.2.3)
 
 
 class TELLModel(MovingCenters):
     members: Tensor  # how many rows each centre won in this epoch
     step: Tensor
+    begun: Tensor | None = None  # (n,) the cluster that each row began in, or -1, as long as it stays there
 
     def __init__(self, autoencoder: Autoencoder, clusters: ClusterLayer, settings: "TELL") -> None:
         start = settings.first_centers(clusters.embedding_dim)
@@ -45,8 +47,14 @@ class TELLModel(MovingCenters):
         self.register_buffer("members", torch.zeros(clusters.n_clusters))
         self.register_buffer("step", torch.tensor(self.center_step))
 
+    def before_training(self, data: Data) -> None:
+        self.begun = self.place_centers(data, self.start)
+
     def before_epoch(self, epoch: int, data: Data) -> None:
         super().before_epoch(epoch, data)
+        if epoch >= HELD * self.epochs:
+            self.begun = None
+        self.graph_key = self.moving_centers, self.begun is not None
         turn = epoch // 2 if self.in_turns else epoch
         self.step.fill_(self.center_step / (1 + self.center_decay * turn))
         self.members.zero_()
@@ -70,12 +78,16 @@ class TELLModel(MovingCenters):
         return own + 2 * (1 - 1 / self.clusters.n_clusters) if self.clusters.sphere else own
 
     def choose(self, batch: Batch, logits: Tensor) -> Tensor:
-        """a = argmax_j W_j·h. Where training sees changed samples, the unchanged one decides: its centre is
-        what all its versions are pulled to."""
-        if batch.x is batch.clean or self.moving_centers:
-            return largest(logits)
-        with torch.no_grad(), self.evaluating():
-            return largest(self.clusters.logits(self.embed(batch.clean)))
+        """a = argmax_j W_j·h, or where the row began. Where training sees changed samples, the unchanged one decides:
+        its centre is what all its versions are pulled to."""
+        if batch.x is not batch.clean and not self.moving_centers:
+            with torch.no_grad(), self.evaluating():
+                logits = self.clusters.logits(self.embed(batch.clean))
+        nearest = largest(logits)
+        if self.begun is None:
+            return nearest
+        begun = self.begun[batch.index]
+        return torch.where(begun >= 0, begun, nearest)
 
     def after_step(self, batch: Batch) -> None:
         member = one_hot(self.owner, self.clusters.n_clusters) if self.moving_centers else None
@@ -87,6 +99,18 @@ class TELLModel(MovingCenters):
         if self.repair and self.moving_centers:
             (members,) = data.total(self.members)
             self.revive(members == 0, data)
+
+    def after_training(self, data: Data) -> None:
+        super().after_training(data)
+        self.begun = None
+
+    def training_state(self) -> dict[str, Any]:
+        return {**super().training_state(), "begun": self.begun}
+
+    def load_training_state(self, state: dict[str, Any]) -> None:
+        super().load_training_state(state)
+        begun = state["begun"]
+        self.begun = None if begun is None else begun.to(self.members.device)
 
     def clustering_loss(self, z: Tensor) -> Tensor:
         return self.loss_of_members(z, self.clusters.distances(z).amin(1))
@@ -109,7 +133,9 @@ class TELL(PrototypeClusterer):
             paper.
         center_update: "normalized" takes the step in closed form; "optimizer" leaves it to the optimiser after
             rescaling the gradient (the authors' code); "unnormalized" does not rescale (the paper's ablation).
-        init: first centres: "k-means", "k-means++", "random" (the paper), or an array (n_clusters, embedding_dim).
+        init: first centres: "neighbours", "k-means", "k-means++", "random" (the paper), or an array (n_clusters,
+            embedding_dim). "neighbours": k-means where the embedded rows are laid out by their neighbours, in whose
+            clusters they then stay for half of the epochs; k-means where the network has done so itself, as for rows.
         joint: train network and centres together; False learns the network first and then only the centres.
         sphere: embeddings and centres have unit length, so that directions count; False clusters in the plain Euclidean
             space. "auto": True for a network that learns by reconstruction, False for one that learns by neighbours and
@@ -122,7 +148,7 @@ class TELL(PrototypeClusterer):
     center_step: float = knob(0.1, low=0, high=1)
     center_decay: float = knob(0.0, low=0)
     center_update: CenterUpdate = "normalized"
-    init: str | Any = "k-means"
+    init: str | Any = "neighbours"
     joint: bool = True
     sphere: bool | Literal["auto"] = "auto"
     dropout: float = knob(0.2, low=0, high=1)

@@ -58,10 +58,11 @@ class VaDEModel(ClusterModel):
         if self.guard:
             self.guard.look(self.sizes(data))
 
-    def place_centers(self, data: Data, start: Start | Tensor) -> None:
-        super().place_centers(data, start)
-        if isinstance(start, Tensor) or data.knowledge is not None:
+    def place_centers(self, data: Data, start: Start | Tensor) -> Tensor | None:
+        laid_out = super().place_centers(data, start)
+        if isinstance(start, Tensor) or data.knowledge is not None or laid_out is not None:
             self.clusters.fit_(self.sample_embedding(data))
+        return laid_out
 
     def rate(self, epoch: int) -> float:
         return max(self.decay ** (epoch // DECAY_EVERY), LEAST_RATE)

@@ -19,7 +19,7 @@ from .kmeans import draw_proportional, kmeans, kmeans_plus_plus
 from .ops import ASSIGNMENTS, Assignment, Distance, squared_distances
 from .parallel import totals
 
-Start = Literal["random", "k-means++", "k-means", "kept"]
+Start = Literal["random", "k-means++", "k-means", "neighbours", "kept"]
 
 
 class ClusterLayer(nn.Module):

@@ -11,6 +11,10 @@ The score of k is s(k) m(k) (1 - Σ_j p_j²). m(k) is the share of rows that are
 once their clusters are matched. p_j is the share of rows in cluster j, and the last factor the chance that two rows are
 told apart: a silhouette alone prefers two clusters. Of all k whose score is next to the best, the smallest is taken.
 
+An encoder that has learnt by reconstruction, as of images, leaves clusters that touch: what it gives is laid out first,
+each half by its own neighbours, and other rows are put among those they are near to (see `nn.layout`). Then no number
+but the best is taken.
+
 The rows themselves, without an encoder, are looked at in the same way, and where their s(k) is larger they decide: rows
 of one or two columns need none.
 
@@ -61,7 +65,9 @@ class View(NamedTuple):
     trained_on: Tensor  # the positions of those it has learnt from
 
 
-def choose_number(views: tuple[View, View], most: int, nothing: float = NOTHING) -> Choice:
+def choose_number(
+    views: tuple[View, View], most: int, nothing: float = NOTHING, next_to_best: float = NEXT_TO_BEST
+) -> Choice:
     """The number of clusters of the rows, from 1 to `most`, as these two see them."""
     most = min(most, min(len(view.trained_on) for view in views))
     candidates = list(range(2, most + 1))
@@ -83,7 +89,7 @@ def choose_number(views: tuple[View, View], most: int, nothing: float = NOTHING)
     best = int(torch.tensor(scores).argmax())
     if silhouettes[best] >= nothing and min(valleys) < VALLEY:
         n_clusters = next(
-            k for k, score in zip(candidates, scores, strict=True) if score >= NEXT_TO_BEST * scores[best]
+            k for k, score in zip(candidates, scores, strict=True) if score >= next_to_best * scores[best]
         )
     else:
         n_clusters = 1

@@ -1,0 +1,48 @@
+"""Rows laid out by their neighbours, and centres placed there."""
+
+import pytest
+import torch
+
+from diffclust.metrics import accuracy
+from diffclust.nn import ClusterLayer, kmeans
+from diffclust.nn.layout import laid_out, laid_out_by, place_laid_out
+
+
+@pytest.fixture
+def bars():
+    """Two long bars side by side, which k-means cuts across."""
+    torch.manual_seed(0)
+    which = torch.arange(200) % 2
+    along = 8 * torch.rand(200)
+    return torch.stack([along, which + 0.1 * torch.randn(200)], 1), which
+
+
+def test_what_k_means_cuts_across_is_found(bars):
+    z, which = bars
+    layer = ClusterLayer(2, 2)
+    labels = place_laid_out(layer, z)
+    assert accuracy(which.numpy(), kmeans(z, 2).labels.numpy()) < 0.7
+    assert accuracy(which.numpy(), labels.numpy()) > 0.95
+    means = torch.stack([z[labels == j].mean(0) for j in range(2)])
+    torch.testing.assert_close(layer.centers.detach(), means)
+
+
+def test_others_are_put_where_their_like_is(bars):
+    z, _ = bars
+    some = torch.arange(0, 200, 2).flip(0)
+    torch.manual_seed(1)
+    places = laid_out_by(torch.cat([z, z[some[:3]]]), some)
+    torch.manual_seed(1)
+    torch.testing.assert_close(places[some], laid_out(z[some]))
+    torch.testing.assert_close(places[200:], places[some[:3]], atol=1e-3, rtol=1e-3)
+
+
+def test_rows_without_a_number_are_refused():
+    with pytest.raises(ValueError, match="NaN or infinity"):
+        place_laid_out(ClusterLayer(2, 1), torch.tensor([[0.0], [1.0], [float("nan")]]))
+
+
+@pytest.mark.parametrize("z", [torch.zeros(5, 3), torch.tensor([[1.0], [2.0]])])
+def test_few_or_equal_rows_have_places(z):
+    assert laid_out(z).shape == z.shape
+    assert laid_out(z).isfinite().all()
