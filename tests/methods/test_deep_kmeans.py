@@ -166,8 +166,8 @@ def test_lengths_are_logged_and_a_shrinking_embedding_is_reported(digits):
     mean = np.linalg.norm(calm.transform(digits[0]), axis=1).mean()
     assert lengths[-1] == pytest.approx(mean, rel=0.2)
     assert not calm.diagnostics_["events"]
+    quick["network"] = "conv"
     with pytest.warns(ConvergenceWarning, match="embedding shrank"):
-        quick["network"] = "conv"
         DeepKMeans(1, **quick, epochs=60, weight=1e4, lr=0.01).fit(digits[0])  # all rows are drawn to one point
 
 

@@ -58,11 +58,11 @@ class IIC(PrototypeClusterer):
 
     Args:
         balance: λ, of the two entropies against that of the table: larger, and clusters are more of one size.
-        init: first centres: "k-means", "k-means++", "random", or an array (n_clusters, embedding_dim).
+        init: first centres: "neighbours", "k-means", "k-means++", "random", or an array (n_clusters, embedding_dim).
     """
 
     balance: float = knob(1.0, low=0)
-    init: str | object = "k-means"
+    init: str | object = "neighbours"
 
     def build_model(self, autoencoder: Autoencoder, n_samples: int) -> IICModel:
         return IICModel(autoencoder, partner_layer(self.n_clusters, autoencoder, self.network == "identity"), self)

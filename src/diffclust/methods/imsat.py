@@ -108,13 +108,13 @@ class IMSAT(PrototypeClusterer):
         weight: λ, of the information against the stability under pushes.
         balance: μ, of the entropy of the clusters' sizes: larger, and they are more of one size.
         reach: how far a sample is pushed, as a share of the distance to its tenth neighbour.
-        init: first centres: "k-means", "k-means++", "random", or an array (n_clusters, embedding_dim).
+        init: first centres: "neighbours", "k-means", "k-means++", "random", or an array (n_clusters, embedding_dim).
     """
 
     weight: float = knob(0.1, low=0)
     balance: float = knob(4.0, low=0)
     reach: float = knob(0.25, low=0)
-    init: str | object = "k-means"
+    init: str | object = "neighbours"
 
     def build_model(self, autoencoder: Autoencoder, n_samples: int) -> IMSATModel:
         return IMSATModel(autoencoder, partner_layer(self.n_clusters, autoencoder, self.network == "identity"), self)
