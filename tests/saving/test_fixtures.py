@@ -74,6 +74,7 @@ def test_a_checkpoint_goes_on_to_the_labels_it_would_have_had(home, tmp_path):
     model = diffclust.TELL(
         3,
         **{**ROWS, "epochs": 5},
+        init="k-means",  # the default when it was written
         checkpoint=tmp_path / "c",
         callbacks=[lambda progress: seen.append((progress.phase, progress.epoch))],
     )

@@ -109,7 +109,7 @@ class TELLModel(MovingCenters):
 
     def load_training_state(self, state: dict[str, Any]) -> None:
         super().load_training_state(state)
-        begun = state["begun"]
+        begun = state.get("begun")  # of a later date than the oldest checkpoints
         self.begun = None if begun is None else begun.to(self.members.device)
 
     def clustering_loss(self, z: Tensor) -> Tensor:
