@@ -147,13 +147,12 @@ def features(material: Material, names: list[str]) -> dict[str, Any]:
     columns, the columns and their cells."""
     weights = np.array([e.attributions.ravel() for e in material.explanations if e.attributions is not None])
     values = np.array([e.sample.ravel() for e in material.explanations])
-    reading = getattr(material.estimator, "columns_", None)
-    mixed = reading is not None and material.kind == "table"
-    if mixed:
+    reading = getattr(material.estimator, "columns_", None) if material.kind == "table" else None
+    if reading is not None:
         names, weights = [column.name for column in reading.used], reading.by_column(weights)
     heavy = np.argsort(-np.abs(weights), axis=1, kind="stable")[:, :TOP]
     shown = np.unique(heavy)
-    if mixed:
+    if reading is not None:
         told = [[reading.cell(row, at) for at in line] for row, line in zip(values, heavy, strict=True)]
     else:
         told = [numbers(line) for line in np.take_along_axis(values, heavy, axis=1)]
