@@ -16,6 +16,7 @@ from .graph import affinity, laplacian
 from .kmeans import KMeansResult, kmeans, kmeans_plus_plus, lloyd
 from .ladmm import LADMMBlock, LADMMState, shrink, shrink_samples
 from .mixture import GaussianMixture
+from .nearest import member_sums, nearest
 from .ops import (
     cityblock,
     correlation,
@@ -66,6 +67,8 @@ __all__ = [
     "lloyd",
     "log_balance",
     "log_student_t",
+    "member_sums",
+    "nearest",
     "self_expression",
     "sharpen",
     "shrink",

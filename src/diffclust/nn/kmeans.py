@@ -5,15 +5,20 @@ They place the first centres of the neural methods and serve as a baseline. Rand
 """
 
 import math
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Generator, Tensor
 
-from .ops import largest, squared_distances
+from .nearest import Scores, member_sums, nearest_from, parts, sums_by_key, wide
+from .ops import squared_distances
 
 TOLERANCE = 1e-4  # scikit-learn's
 AT_ONCE = 2**24  # numbers that starts which move together may hold
+ALIKE = 1e-6  # share by which the inertia of equal results may differ
+BROUGHT = 2**27  # numbers that come from the host at a time
 
 
 class KMeansResult(NamedTuple):
@@ -54,47 +59,157 @@ def kmeans_plus_plus(x: Tensor, n_clusters: int, generator: Generator | None = N
 
 def lloyd(x: Tensor, centers: Tensor, *, max_iter: int = 300, tolerance: float = TOLERANCE) -> KMeansResult:
     """Alternate nearest-centre assignment and means until the centres' squared shift, summed, is at most
-    `tolerance` times the mean variance of a feature. An empty cluster restarts at the row farthest from its centre."""
+    `tolerance` times the mean variance of a feature. An empty cluster restarts at the row farthest from its centre.
+
+    The work is done where the centres are: rows in the host's memory (pinned, if they can be) come to centres on a GPU
+    a part at a time, the next one while the last is worked on. Centres of rows in half precision are float32."""
     return _lloyd(x, centers[None], max_iter, tolerance)
 
 
 def _lloyd(x: Tensor, starts: Tensor, max_iter: int, tolerance: float) -> KMeansResult:
     """`lloyd` from several starts (s, k, d) at once: on few rows a step of all takes hardly longer than a step of one.
     The smallest inertia wins."""
-    threshold = tolerance * x.var(dim=0, correction=0).mean()
-    origin = x.mean(0)
-    x, centers = x - origin, starts - origin  # the distances lose digits far from the origin
-    moving = torch.arange(len(starts), device=x.device)
-    n_iter = torch.zeros(len(starts), dtype=torch.long, device=x.device)
+    rows = MovingRows(x, starts.shape) if starts.device.type == "cpu" else RestingRows(x, starts.device)
+    threshold = tolerance * rows.variance
+    centers = starts.to(rows.origin.dtype) - rows.origin  # distances lose digits far from the origin
+    moving, n_iter = list(range(len(starts))), [0] * len(starts)
     for _ in range(max_iter):
-        means = _mean_of_members(x, centers[moving])
-        shift = (means - centers[moving]).square().sum((1, 2))
+        now = centers[moving]
+        sums, counts = rows.sums(now, moving)
+        means = torch.where(counts[:, :, None] > 0, sums / counts[:, :, None].clamp_min(1), now).to(now.dtype)
+        shift = (means - now).square().sum((1, 2))
+        goes_on, has_empty = torch.stack([shift > threshold, (counts == 0).any(1)]).tolist()  # waits for a GPU once
+        for i, start in enumerate(moving):
+            n_iter[start] += 1
+            if has_empty[i]:
+                missing = (counts[i] == 0).nonzero()[:, 0]
+                distances = rows.nearest(now[i : i + 1])[1][0]
+                means[i, missing] = rows.take(distances.topk(len(missing)).indices)
+                goes_on[i] = bool((means[i] - now[i]).square().sum() > threshold)
         centers[moving] = means
-        n_iter[moving] += 1
-        moving = moving[shift > threshold]
-        if len(moving) == 0:
+        moving = [start for start, on in zip(moving, goes_on, strict=True) if on]
+        if not moving:
             break
-    inertia = torch.stack([squared_distances(x, each).amin(1).double().sum() for each in centers])
-    best = int(inertia.argmin())
-    labels = squared_distances(x, centers[best]).argmin(1)
-    return KMeansResult(centers[best] + origin, labels, inertia[best].item(), int(n_iter[best]))
+    labels, distances = rows.nearest(centers)
+    inertia = distances.double().sum(1).tolist()
+    best = _best(inertia)
+    return KMeansResult(centers[best] + rows.origin, labels[best], inertia[best], n_iter[best])
 
 
-def _mean_of_members(x: Tensor, centers: Tensor) -> Tensor:
-    """The mean of the rows nearest to each centre, (s, k, d); where there are none, a row that is far from its own."""
-    s, k, d = centers.shape
-    stacked = centers.reshape(s * k, d)
-    nearness = torch.addmm(-stacked.square().sum(1) / 2, x, stacked.T)
-    labels = largest(nearness.view(-1, k)).view(-1, s)
-    member = nearness.zero_().scatter_(1, labels + k * torch.arange(s, device=x.device), 1.0)  # in the same memory
-    counts = member.sum(0).view(s, k, 1)
-    means = torch.where(counts > 0, (member.T @ x).view(s, k, d) / counts.clamp_min(1), centers)
-    empty = counts[:, :, 0] == 0
-    for start in empty.any(1).nonzero()[:, 0].tolist():
-        missing = empty[start].nonzero()[:, 0]
-        distance = (x - centers[start][labels[:, start]]).square().sum(1)
-        means[start, missing] = x[distance.topk(len(missing)).indices]
-    return means
+def _best(inertia: list[float]) -> int:
+    """Of starts that end alike, up to rounding, the first: on every machine the same."""
+    return next(i for i, value in enumerate(inertia) if value <= min(inertia) * (1 + ALIKE))
+
+
+class MovingRows:
+    """Rows on a CPU, less their mean, which remember the cluster they were in: a step adds up only those that moved."""
+
+    def __init__(self, x: Tensor, shape: Sequence[int]) -> None:
+        x = wide(x.detach())
+        self.origin = x.mean(0)
+        self.x = x - self.origin
+        self.variance = torch.linalg.vector_norm(self.x).square() / self.x.numel()
+        s, k, d = shape
+        self.parts = parts(len(x), s * k, d)
+        self.scores = Scores(shape, x.dtype, x.device, self.parts[0].stop)
+        self.starts = list(range(s))
+        self.labels = np.full((s, len(x)), k, np.min_scalar_type(k))  # k: in no cluster yet
+        self.totals = torch.zeros(s, k + 1, d, dtype=torch.float64)
+        self.counts = torch.zeros(s, k + 1, dtype=torch.long)
+
+    def sums(self, centers: Tensor, starts: list[int]) -> tuple[Tensor, Tensor]:
+        """Of the rows nearest to the centres (s, k, d) of these starts: (s, k, d) and (s, k)."""
+        if starts != self.starts:  # some have come to rest
+            kept = [self.starts.index(start) for start in starts]
+            self.labels, self.totals, self.counts = self.labels[kept], self.totals[kept], self.counts[kept]
+            self.starts = starts
+        s, k, d = centers.shape
+        self.scores.set(centers)
+        labels = np.empty_like(self.labels)
+        for part in self.parts:
+            labels[:, part] = self.scores.best(self.x[part])[0].numpy()
+        start, row = np.divmod(np.flatnonzero(labels != self.labels), len(self.x))
+        if len(row):
+            first, rows = np.int64(k + 1) * start, torch.from_numpy(row)
+            for of, sign in ((labels, 1), (self.labels, -1)):
+                keys = torch.from_numpy(first + of[start, row])
+                sums, counts = sums_by_key(self.x, keys, rows, s * (k + 1))
+                self.totals += sign * sums.view(s, k + 1, d)
+                self.counts += sign * counts.view(s, k + 1)
+        self.labels = labels
+        return self.totals[:, :k], self.counts[:, :k]
+
+    def nearest(self, centers: Tensor) -> tuple[Tensor, Tensor]:
+        return nearest_from(self.x, centers, None)
+
+    def take(self, index: Tensor) -> Tensor:
+        return self.x[index]
+
+
+class RestingRows:
+    """Rows where they are, gone over on a GPU."""
+
+    def __init__(self, x: Tensor, device: torch.device) -> None:
+        self.x, self.device = x.detach(), device
+        count, mean, variance = 0, torch.zeros((), device=device), torch.zeros((), device=device)
+        for part in self.parts():
+            of_part, other = torch.var_mean(wide(part), 0, correction=0)
+            count += len(part)
+            share = len(part) / count
+            variance = variance + share * (of_part - variance + (1 - share) * (other - mean).square())
+            mean = mean + share * (other - mean)
+        self.origin, self.variance = mean, variance.mean()
+
+    def parts(self) -> Iterator[Tensor]:
+        return iter([self.x]) if self.x.device == self.device else brought(self.x, self.device)
+
+    def sums(self, centers: Tensor, starts: list[int]) -> tuple[Tensor, Tensor]:
+        s, k, d = centers.shape
+        totals, numbers = centers.new_zeros(s, k, d), torch.zeros(s, k, dtype=torch.long, device=self.device)
+        for part in self.parts():
+            labels, _ = nearest_from(part, centers, self.origin, told=False)
+            sums, counts = member_sums(part, labels, k, self.origin)
+            totals += sums
+            numbers += counts
+        return totals, numbers
+
+    def nearest(self, centers: Tensor) -> tuple[Tensor, Tensor]:
+        answers = [nearest_from(part, centers, self.origin) for part in self.parts()]
+        labels, distances = zip(*answers, strict=True)
+        return torch.cat(labels, 1), torch.cat(distances, 1)
+
+    def take(self, index: Tensor) -> Tensor:
+        return wide(self.x[index.to(self.x.device)]).to(self.device) - self.origin
+
+
+def brought(x: Tensor, device: torch.device) -> Iterator[Tensor]:
+    """Rows of the host on the device, a part at a time; the next one comes while the last is worked on. A part is gone
+    when the one after the next is asked for."""
+    size = max(1, BROUGHT // x.shape[1])
+    ways = [(x.new_empty(min(size, len(x)), x.shape[1], device=device), torch.cuda.Event()) for _ in range(2)]
+    courier = torch.cuda.Stream(device)
+    courier.wait_stream(torch.cuda.current_stream(device))
+    waiting: list[tuple[Tensor, torch.cuda.Event, torch.cuda.Event]] = []
+    for i, part in enumerate(x.split(size)):
+        room, done = ways[i % 2]
+        with torch.cuda.stream(courier):
+            courier.wait_event(done)
+            here = room[: len(part)].copy_(part, non_blocking=True)
+            came = torch.cuda.Event()
+            came.record(courier)
+        waiting.append((here, came, done))
+        if i:
+            yield from _handed(waiting.pop(0), device)
+    for last in waiting:
+        yield from _handed(last, device)
+
+
+def _handed(part: tuple[Tensor, torch.cuda.Event, torch.cuda.Event], device: torch.device) -> Iterator[Tensor]:
+    here, came, done = part
+    worker = torch.cuda.current_stream(device)
+    worker.wait_event(came)
+    yield here
+    done.record(worker)
 
 
 def kmeans(
@@ -105,5 +220,5 @@ def kmeans(
         raise ValueError(f"{len(x)} rows cannot make n_clusters={n_clusters} clusters.")
     starts = torch.stack([kmeans_plus_plus(x, n_clusters, generator) for _ in range(n_init)])
     at_once = max(1, AT_ONCE // (len(x) * (int(n_clusters) + x.shape[1])))  # n_clusters may be of numpy
-    results = (_lloyd(x, some, max_iter, TOLERANCE) for some in starts.split(at_once))
-    return min(results, key=lambda result: result.inertia)
+    results = [_lloyd(x, some, max_iter, TOLERANCE) for some in starts.split(at_once)]
+    return results[_best([result.inertia for result in results])]
