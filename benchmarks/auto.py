@@ -7,8 +7,9 @@
 FOLDER has mnist.npz, usps.npz, coil20.npz, pendigits.npz, in itself or in FOLDER/sets, and the tables in FOLDER/rows.
 Labels score and choose nothing. "TELL, k given" is told the number of classes: its time is what the search for the
 number is set against. "TELL, k over" begins with twice as many, and "..., k-means start" has init="k-means", which
-differs on images alone. "TELL, labels" is told ten labels a class, which are not scored, and "TELL, links" two hundred
-pairs of rows of one class. UMAP needs umap-learn. `blob` and `uniform` have one cluster. Results are appended to benchmarks/results/auto.csv; what is there is not run again.
+differs on images alone. "TELL, labels" is told ten labels a class, which are not scored, and "TELL, links" two
+hundred pairs of rows of one class. UMAP needs umap-learn. `blob` and `uniform` have one cluster. Results are appended
+to benchmarks/results/auto.csv; what is there is not run again.
 """
 
 import argparse

@@ -22,8 +22,8 @@ class AutoencoderClusterer(PrototypeClusterer):
     """The knobs of the autoencoder family.
 
     Args:
-        init: first centres: "k-means", "k-means++", "neighbours" (k-means where an autoencoder's embeddings are laid out
-            by their neighbours), "random" (rows), or an array (n_clusters, embedding_dim).
+        init: first centres: "k-means", "k-means++", "neighbours" (k-means where embeddings are laid out by their
+            neighbours), "random" (rows), or an array (n_clusters, embedding_dim).
         layer_epochs: greedy denoising training of each layer of the dense network, before the whole of it is trained
             for `pretrain_epochs`. 0: none.
         rescale: bring the values to the network's own units, and squash its output for images. False, as in the papers:
