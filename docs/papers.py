@@ -163,15 +163,7 @@ def lines_of(paper: Paper, records: Records) -> Iterator[tuple[str, ...]]:
 
 def superclasses(found: PaperTable) -> tuple[str, ...]:
     reason = next(row.reason for row in found.rows)
-    return (
-        f"`{found.name}`",
-        "CIFAR-100",
-        "ten superclasses",
-        "",
-        "",
-        OPEN,
-        reason.removeprefix("not run here: "),
-    )
+    return f"`{found.name}`", "CIFAR-100", "ten superclasses", "", "", OPEN, reason.removeprefix("not run here: ")
 
 
 def whole_line(paper: Paper, name: str, line: Line, rows: list[Row], records: Records) -> tuple[str, ...]:

@@ -10,9 +10,8 @@ by the others, Z = f(X), and all learn together on all rows at once, eq. (4)::
 With no network (f and g the identity) that is ridge regression, LSR1 with λ = 2 λ1 / (1 + λ2). The graph of C is
 made clean as the authors' code does it: of what each row gives to the others the largest coefficients are kept, up to a
 share of their sum; with S the symmetric part of that, I + S is cut down to rank d k + 1, from which rows M at unit
-length have W = max(0, M Mᵀ)^p; and W is cut, its eigenvectors turned until they tell the clusters
-(`ssc.spectral_labels`). The coefficients are small, so that I matters: without it eigenvectors of negative eigenvalues
-count like others, and those of small ones hardly.
+length have W = max(0, M Mᵀ)^p; and W is cut (`ssc.spectral_labels`). The coefficients are small, so that I matters:
+without it eigenvectors of negative eigenvalues count like others, and those of small ones hardly.
 
 It is transductive: there is a coefficient for each pair of the rows it was given, and none for others.
 """
@@ -151,7 +150,7 @@ class DSCNet(ClusterMixin, BaseEstimator):
             c = model.coefficients().double().cpu()
             z = F.normalize(restart.data.map(model.embed).double().cpu(), dim=1)
         w = self.affinity(c)
-        labels, found = spectral_labels(sp.csr_array(w.numpy()), self.n_clusters, seed, turned=True)
+        labels, found = spectral_labels(sp.csr_array(w.numpy()), self.n_clusters, seed)
         for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("__")]:
             delattr(self, name)
         for name, value in given.attributes.items():

@@ -37,7 +37,7 @@ from ..nn.self_expression import self_expression
 from ..reading.inputs import read_rows
 
 SHARE = 0.1  # of a mean cluster's size: a smaller piece of the graph is no cluster
-SMALL = 500  # rows up to which all eigenvectors are found at once
+SMALL = 2500  # rows up to which all eigenvectors are found at once: four seconds
 ABSENT_METHODS = ("predict", "predict_proba", "transform", "partial_fit", "score", "save")
 
 
@@ -171,15 +171,9 @@ def self_affinity(x: torch.Tensor, alpha: float) -> tuple[sp.csr_array, int]:
     return sp.csr_array(c + c.T), found.unfinished
 
 
-def spectral_labels(
-    affinity: sp.csr_array, k: int, seed: int, *, turned: bool = False
-) -> tuple[np.ndarray, dict[str, Any]]:
+def spectral_labels(affinity: sp.csr_array, k: int, seed: int) -> tuple[np.ndarray, dict[str, Any]]:
     """Normalised spectral clustering of a sparse symmetric graph (Ng, Jordan, Weiss 2001), and what was met. Rows of
-    small pieces get -1. Where more than k pieces are left, the k - 1 largest are clusters and the others the last.
-
-    Args:
-        turned: the eigenvectors are turned until they tell the clusters (`turned_labels`); else k-means finds them.
-    """
+    small pieces get -1. Where more than k pieces are left, the k - 1 largest are clusters and the others the last."""
     n = affinity.shape[0]
     labels = np.full(n, -1, dtype=np.int64)
     degree = np.asarray(affinity.sum(axis=1)).ravel().astype(np.float64)
@@ -197,32 +191,10 @@ def spectral_labels(
         clusters = min(k, len(kept))
         vectors, found["converged"] = _largest_eigenvectors(normal, clusters, seed)
         vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), np.finfo(np.float64).tiny)
-        if turned:
-            labels[kept] = turned_labels(vectors)
-            return labels, found
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # fewer distinct points than clusters: told as empty
             labels[kept] = KMeans(clusters, n_init=20, random_state=seed).fit_predict(vectors)
     return labels, found
-
-
-def turned_labels(vectors: np.ndarray) -> np.ndarray:
-    """Clusters of unit-length rows V (n, k): the rotation R and the members U, one of k for each row, with the largest
-    tr(Uᵀ V R), found in turns (Yu, Shi: "Multiclass Spectral Clustering", ICCV 2003). R starts from rows at right
-    angles to one another."""
-    n, k = vectors.shape
-    rotation = np.empty((k, k))
-    along = np.zeros(n)
-    for j in range(k):
-        rotation[:, j] = vectors[along.argmin()]
-        along += np.abs(vectors @ rotation[:, j])
-    fit = -np.inf
-    while True:
-        labels = (vectors @ rotation).argmax(1)
-        left, values, right = np.linalg.svd(np.eye(k)[labels].T @ vectors)
-        if values.sum() <= fit * (1 + 1e-12):
-            return labels
-        fit, rotation = values.sum(), (left @ right).T
 
 
 def _largest_eigenvectors(normal: sp.csr_array, k: int, seed: int) -> tuple[np.ndarray, bool]:

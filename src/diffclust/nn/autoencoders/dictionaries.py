@@ -49,7 +49,8 @@ class ConvDictionary(Autoencoder):
         maps: of each layer. Three strides of 2 and 128 maps make twice as many codes as a grey image has pixels.
         he: first weights as He et al. draw them, biases zero: codes are then about as large as pixels, and the paper's
             threshold of 0.15 leaves most of them. Of torch's own weights it leaves less than one in a hundred.
-        rectified: ReLU behind the codes and behind the image, too, as DSC-Net has it.
+        rectified: as DSC-Net has it: ReLU behind the codes and behind the image, too, first weights as Glorot and
+            Bengio draw them, and biases zero, so that a black background has no codes.
     """
 
     def __init__(
@@ -79,7 +80,8 @@ class ConvDictionary(Autoencoder):
         last = [nn.ReLU()] if rectified else []
         self.encoder = nn.Sequential(*down, *last, nn.Flatten())
         self.decoder = nn.Sequential(nn.Unflatten(1, (maps[-1], *sizes[-1])), *up, *last)
-        if he:
+        if he or rectified:
+            draw = nn.init.kaiming_uniform_ if he else nn.init.xavier_uniform_
             for layer in (*down[::2], *up[::2]):
-                nn.init.kaiming_uniform_(layer.weight)  # type: ignore[arg-type]
+                draw(layer.weight)  # type: ignore[arg-type]
                 nn.init.zeros_(layer.bias)  # type: ignore[arg-type]
