@@ -7,7 +7,7 @@ from torch import nn
 
 from diffclust.engine.accelerate import adadelta
 from diffclust.engine.accelerate.adadelta import Adadelta, _advance, _advance_at_once, _move_at_once
-from diffclust.engine.accelerate.layers import has_triton
+from diffclust.engine.accelerate.launch import has_triton
 from diffclust.engine.optimizers import make_optimizer
 
 

@@ -142,6 +142,8 @@ class Data:
     def values(self, x: Tensor) -> Tensor:
         """Rows as they were read, as the methods see them."""
         x = x.to(self.device, non_blocking=x.is_pinned() if self.device.type == "cuda" else False)
+        if self.rows.divisor != 1 and not x.is_floating_point() and torch.get_default_dtype() == torch.float32:
+            return x / self.rows.divisor  # float32, at once
         x = x if x.dtype == torch.float32 else x.float()
         return x if self.rows.divisor == 1 else x / self.rows.divisor
 

@@ -14,7 +14,9 @@ from torch.optim import Optimizer
 
 from ..nn.autoencoders import Autoencoder, Identity
 from ..nn.parallel import shared_norms, total
-from .accelerate.layers import fused_layers
+from .accelerate.dense import Copies
+from .accelerate.launch import has_triton
+from .accelerate.layers import fused_ends, fused_layers, rehearse
 from .data import Batch, Data
 from .feed import Feed, shuffled
 from .model import ClusterModel, Losses, Trainable
@@ -217,16 +219,23 @@ class Phase:
         self.steps_taken += 1
 
     def step(self) -> None:
+        device = self.data.device
+        fuses = device.type == "cuda" and self.precision == "bf16" and has_triton()
+        copies = Copies(self.model, device) if fuses else None
         batch = self.model.prepare(self.feed.batch())
-        fused = fused_layers(self.epochs * self.data.steps >= COMPILE_FROM and self.data.processes.alone)
-        with autocast(self.data.device, self.precision), fused, shared_norms():
+        long = self.epochs * self.data.steps >= COMPILE_FROM and self.data.processes.alone
+        if long and fuses and not self.totals:  # before the first step
+            with autocast(device, self.precision):
+                rehearse(self.model, batch.x)
+        with autocast(device, self.precision), fused_layers(long, copies), fused_ends(device), shared_norms():
             losses = self.data.portion(self.model.losses(batch))
-            objective = torch.stack(list(losses.values())).sum()
         if self.optimizer is not None:
             self.optimizer.zero_grad(set_to_none=True)
-            if objective.requires_grad or not self.model.resting:  # else nothing is left to learn
-                objective.backward()
-        self.learn(batch, losses)
+            learnt = [value for value in losses.values() if value.requires_grad]
+            if learnt or not self.model.resting:  # else nothing is left to learn
+                torch.autograd.backward(learnt or list(losses.values()))  # of their sum
+        with fused_ends(device):
+            self.learn(batch, losses)
 
     def learn(self, batch: Batch, losses: Losses) -> None:
         """The part of a step that comes after the gradients."""
@@ -241,7 +250,8 @@ class Phase:
         for name, value in losses.items():
             if name not in totals:
                 totals[name] = torch.zeros((), device=value.device)
-            totals[name] += value.detach()
+        if losses:
+            torch._foreach_add_([totals[name] for name in losses], [value.detach() for value in losses.values()])
 
     def end_epoch(self) -> None:
         epoch, losses = self.epoch, self.means()

@@ -13,6 +13,7 @@ from sklearn.utils import check_random_state
 from torch import Tensor
 
 PRECISIONS = ("auto", "float32", "bf16")
+CUBLAS = "CUBLAS_WORKSPACE_CONFIG"
 
 
 def choose_device(wish: str | torch.device) -> torch.device:
@@ -90,11 +91,62 @@ def _float32() -> Iterator[None]:
         torch.set_default_dtype(outer)
 
 
+class Exactness:
+    """Torch's switches for the same bits every time on a GPU. They belong to the whole process: the first fit that
+    wants them turns them on, and the last puts them back as they were."""
+
+    def __init__(self) -> None:
+        self.lock, self.wanting, self.before = threading.Lock(), 0, contextlib.ExitStack()
+
+    def __enter__(self) -> None:
+        with self.lock:
+            self.wanting += 1
+            if self.wanting > 1:
+                return
+            only_warns = torch.is_deterministic_algorithms_warn_only_enabled()
+            was_on = torch.are_deterministic_algorithms_enabled()
+            self.before.callback(torch.use_deterministic_algorithms, was_on, warn_only=only_warns)
+            torch.use_deterministic_algorithms(True)
+            self._set(torch.backends.cudnn, "deterministic", True)
+            self._set(torch.backends.cudnn, "benchmark", False)
+            self._set(torch.utils.deterministic, "fill_uninitialized_memory", False)  # it is never read
+            if CUBLAS not in os.environ:  # torch asks for it
+                os.environ[CUBLAS] = ":4096:8"
+                self.before.callback(os.environ.pop, CUBLAS, None)
+
+    def _set(self, place: Any, name: str, value: bool) -> None:
+        self.before.callback(setattr, place, name, getattr(place, name))
+        setattr(place, name, value)
+
+    def __exit__(self, *error: object) -> None:
+        with self.lock:
+            self.wanting -= 1
+            if self.wanting == 0:
+                self.before.close()
+
+
+_exactness = Exactness()
+
+
 @contextlib.contextmanager
-def learning() -> Iterator[None]:
-    """Inside, gradients are recorded, though the caller may be under `torch.no_grad` or `torch.inference_mode`."""
-    with torch.inference_mode(False), torch.enable_grad():
-        yield
+def learning(deterministic: bool = False) -> Iterator[None]:
+    """Inside, gradients are recorded, though the caller may be under `torch.no_grad` or `torch.inference_mode`.
+
+    Args:
+        deterministic: whatever is computed on a GPU has the same bits every time; what cannot be is an error. On a CPU
+            it is so in any case.
+    """
+    exact = deterministic and torch.cuda.is_available()
+    with torch.inference_mode(False), torch.enable_grad(), _exactness if exact else contextlib.nullcontext():
+        try:
+            yield
+        except RuntimeError as error:
+            if not exact or "deterministic" not in str(error):
+                raise
+            reason = str(error).strip().splitlines()[0].split(", but you set")[0]
+            raise RuntimeError(
+                f"deterministic=True: {reason}. Leave it out, or fit on the CPU, where a seed gives the same labels."
+            ) from error
 
 
 class Randomness:

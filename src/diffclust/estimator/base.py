@@ -165,7 +165,7 @@ class PrototypeClusterer(
             must_link: (m, 2) positions of two rows that belong together.
             cannot_link: (m, 2) positions of two rows that do not.
         """
-        with learning():
+        with learning(self.deterministic):
             given = self._read(X)
             told = self._read_knowledge(given, known, must_link, cannot_link)
             with self._reserved(), current_processes().sharing():

@@ -113,7 +113,9 @@ class SharedSettings(BaseEstimator):
         lr: learning rate; None takes the optimiser's usual one. A callable brings its own.
         device: "auto", "cpu", "cuda", ...
         precision: of training: "float32", "bf16", or "auto": bf16 on a GPU that has it, float32 elsewhere.
-        random_state: an int for the same answer every time.
+        random_state: an int for the same answer every time; on a GPU up to rounding, which training may amplify.
+        deterministic: with an int as random_state, the same bits every time on one GPU too; what cannot be is an error.
+            On a CPU they are the same in any case.
         verbose: show a progress bar.
         callbacks: functions of a Progress, called after each epoch.
         checkpoint: a folder to keep the state of the fit in. A fit that was killed goes on from there when it is called
@@ -140,6 +142,7 @@ class SharedSettings(BaseEstimator):
     device: str = knob("auto", check=check_device)
     precision: str = knob("auto", check=_check_precision)
     random_state: int | np.random.RandomState | None = knob(None, check=check_seed)
+    deterministic: bool = False
     verbose: bool | int = False
     callbacks: Sequence[Callback] = knob((), check=_check_callbacks)
     checkpoint: str | os.PathLike[str] | None = knob(None, check=_check_checkpoint)
@@ -173,7 +176,7 @@ class SharedSettings(BaseEstimator):
 
     def _described(self) -> dict[str, Any]:
         """The settings that decide what comes out."""
-        fleeting = ("device", "verbose", "callbacks", "checkpoint", "checkpoint_every")
+        fleeting = ("device", "deterministic", "verbose", "callbacks", "checkpoint", "checkpoint_every")
         settings = {name: comparable(value) for name, value in self.get_params().items() if name not in fleeting}
         return {"class": type(self).__name__, **settings}
 

@@ -56,6 +56,7 @@ class Steady:
 
     if TYPE_CHECKING:
         device: str
+        deterministic: bool
         labels_: np.ndarray
         seed_: int
         runs_: list[dict[str, Any]]
@@ -100,7 +101,7 @@ class Steady:
         if len(data) < 2 * fitted.n_clusters_ or len(data) < 4:
             raise ValueError(f"X has {len(data)} rows: too few to fit {fitted.n_clusters_} clusters to half of them.")
         changes = {"n_init": 1, "callbacks": (), "checkpoint": None, "verbose": False}
-        with learning(), alone():
+        with learning(self.deterministic), alone():
             fits = []
             for seed in restart_seeds(random_state, n):
                 order = torch.randperm(len(data), generator=torch.Generator().manual_seed(seed))

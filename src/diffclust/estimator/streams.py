@@ -90,6 +90,7 @@ class Online:
         n_clusters: int
         device: str
         precision: str
+        deterministic: bool
         model_: ClusterModel
         seed_: int
         diagnostics_: dict[str, Any]
@@ -134,7 +135,7 @@ class Online:
             learn_network: the network takes a step too, on the method's own loss with the centres at rest; otherwise it
                 stays as it is.
         """
-        with learning():
+        with learning(self.deterministic):
             for batch in arriving(X):
                 with learns_alone(self):
                     if hasattr(self, "model_"):

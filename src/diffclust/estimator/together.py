@@ -52,7 +52,8 @@ def fit_each(pairs: Sequence[tuple[E, Any]]) -> list[E]:
             with learning():
                 one = read_rows(estimator, X, fitting=True)
                 given[key] = replace(one, rows=one.rows.to(choose_device(estimator.device)))  # one copy for all
-    with learning(), contextlib.ExitStack() as reserved:
+    exact = any(estimator.deterministic for estimator, _ in beside)
+    with learning(exact), contextlib.ExitStack() as reserved:
         for estimator, _ in beside:
             reserved.enter_context(estimator._reserved())
         counted = [

@@ -9,7 +9,7 @@ the layer into attention over centres.
 """
 
 import math
-from typing import Literal
+from typing import ClassVar, Literal, Protocol
 
 import torch
 import torch.nn.functional as F
@@ -20,6 +20,28 @@ from .ops import ASSIGNMENTS, Assignment, Distance, squared_distances
 from .parallel import totals
 
 Start = Literal["random", "k-means++", "k-means", "neighbours", "kept"]
+
+
+class Sphere(Protocol):
+    """The arithmetic of the unit sphere, which an engine may do in a faster way."""
+
+    def unit_rows(self, x: Tensor) -> Tensor:
+        """Rows of length one, differentiable."""
+        ...
+
+    def step(self, weight: Tensor, pull: Tensor, mass: Tensor, step: float | Tensor, length: float) -> None:
+        """Each row of `weight`, of this length, a step of step · length towards its row of `pull`, less where its mass
+        is below one, and back onto the sphere."""
+        ...
+
+
+class PlainSphere:
+    def unit_rows(self, x: Tensor) -> Tensor:
+        return F.normalize(x, dim=1)
+
+    def step(self, weight: Tensor, pull: Tensor, mass: Tensor, step: float | Tensor, length: float) -> None:
+        weight.add_(length * step * mass[:, None].clamp_max(1) * F.normalize(pull, dim=1))
+        weight.copy_(length * F.normalize(weight, dim=1))
 
 
 class ClusterLayer(nn.Module):
@@ -35,6 +57,7 @@ class ClusterLayer(nn.Module):
     """
 
     weight: nn.Parameter  # W (k, d)
+    arithmetic: ClassVar[Sphere] = PlainSphere()
     temperature: float | None = None  # of probabilities, where the layer has its own
 
     def __init__(
@@ -113,7 +136,7 @@ class ClusterLayer(nn.Module):
 
     def normalize(self, x: Tensor) -> Tensor:
         """Rows onto the unit sphere where the layer lives on it; as they are otherwise."""
-        return F.normalize(x, dim=1) if self.sphere else x
+        return self.arithmetic.unit_rows(x) if self.sphere else x
 
     def logits(self, z: Tensor) -> Tensor:
         """W_j·z_i + b_j for rows already normalised: (b, d) -> (b, k), in the rows' own precision or better."""
@@ -131,7 +154,7 @@ class ClusterLayer(nn.Module):
 
     def read_distances(self, z: Tensor, logits: Tensor) -> Tensor:
         """`distances` where the logits are known."""
-        return z.to(logits.dtype).square().sum(1, keepdim=True) - logits / self.alpha
+        return torch.sub(z.to(logits.dtype).square().sum(1, keepdim=True), logits, alpha=1 / self.alpha)
 
     def probabilities(self, z: Tensor, temperature: float) -> Tensor:
         """`softmax_j(-|z_i - Ω_j|² / temperature)`: (b, d) -> (b, k), graded where the assignment is hard."""
@@ -178,14 +201,12 @@ class ClusterLayer(nn.Module):
     @torch.no_grad()
     def step_(self, pull: Tensor, mass: Tensor, step: float | Tensor = 0.1) -> None:
         """`move_` where the sums m_j (k, d) of each centre's members and their number (k,) are known."""
-        mass = mass[:, None]
-        step = step * mass.clamp_max(1)
         if self.sphere:
-            self.weight.add_(2 * self.alpha * step * F.normalize(pull, dim=1))
-            self.project_()
+            self.arithmetic.step(self.weight, pull, mass, step, 2 * self.alpha)
         else:
+            mass = mass[:, None]
             mean = pull / mass.clamp_min(torch.finfo(pull.dtype).tiny)
-            self.weight.add_(step * (2 * self.alpha * mean - self.weight))
+            self.weight.add_(step * mass.clamp_max(1) * (2 * self.alpha * mean - self.weight))
 
     @torch.no_grad()
     def average_(self, pull: Tensor, mass: Tensor, counts: Tensor) -> None:

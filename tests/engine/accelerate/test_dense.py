@@ -8,7 +8,8 @@ import torch
 from torch import nn
 
 from diffclust.engine.accelerate.dense import ROWS, Dense, connect, group_dense
-from diffclust.engine.accelerate.layers import fused_layers, has_triton
+from diffclust.engine.accelerate.launch import has_triton
+from diffclust.engine.accelerate.layers import fused_layers
 from diffclust.nn import DenseAutoencoder
 from diffclust.nn.chain import Chain
 

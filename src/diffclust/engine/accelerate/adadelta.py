@@ -6,7 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .layers import has_triton
+from .aside import Aside, has_room
+from .launch import has_triton, launch
 
 BLOCK = 1024  # numbers a program of the kernel works on
 LARGE = 2**16  # numbers: a parameter of so many is worth a launch of its own
@@ -37,15 +38,18 @@ class Adadelta(torch.optim.Adadelta):
             if small and not self.flat:
                 self._flatten(small)
             if len(small) == len(self.members) and all(a is b for a, b in zip(small, self.members, strict=True)):
-                for p in members:
-                    if self._moves_alone(p):
-                        _move_at_once(p, self._state_of(p), group)
+                aside = Aside(members[0].device, wanted=has_room())
+                with aside.beside():
+                    for p in members:
+                        if self._moves_alone(p):
+                            _move_at_once(p, self._state_of(p), group)
                 if small:
                     gradient = self.flat["gradient"]
                     torch._foreach_copy_(self._views(gradient), [p.grad for p in small])
                     advance = _advance_at_once if has_triton() else _advance
                     delta = advance(gradient, self.flat["square_avg"], self.flat["acc_delta"], group)
                     torch._foreach_add_(small, self._views(delta), alpha=-group["lr"])
+                aside.join()
                 return None  # else another graph_key's parameters: the same moments, one by one
         elif simple and all(p.device.type == "cpu" for p in members):
             for p in members:
@@ -110,10 +114,11 @@ def _move_at_once(p: Tensor, state: dict[str, Tensor], group: dict[str, Any]) ->
 def _launch(
     parameter: Tensor, gradient: Tensor, square: Tensor, travelled: Tensor, group: dict[str, Any], moves: bool
 ) -> None:
-    from . import kernels
+    from . import small_kernels as kernels
 
     count, settings = gradient.numel(), (group["lr"], group["rho"], group["eps"])
     with torch.cuda.device_of(gradient):
-        kernels.adadelta[(-(-count // BLOCK),)](
-            parameter, gradient, square, travelled, count, *settings, MOVES=moves, BLOCK=BLOCK
-        )
+        launch(
+            kernels.adadelta, (-(-count // BLOCK),),
+            parameter, gradient, square, travelled, count, *settings, MOVES=moves, BLOCK=BLOCK,
+        )  # fmt: skip

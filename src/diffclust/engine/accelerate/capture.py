@@ -16,6 +16,7 @@ import torch
 
 from ..phase import GraphKey, Phase
 from ..runtime import Randomness
+from .aside import side_by_side
 from .stack import Members, Stack, stack_key_of
 
 WARM_UP = 3  # steps run as they are before one is recorded: libraries choose kernels, optimisers allot their state
@@ -42,23 +43,25 @@ class Steps:
         self.graphs: dict[tuple[GraphKey, ...], torch.cuda.CUDAGraph] = {}
         self.warmth: Counter[tuple[GraphKey, ...]] = Counter()
         self.side = torch.cuda.Stream(device) if self.captures else None
+        self.runs: int | None = None  # that share the GPU, at first
 
     def epoch(self, members: Members) -> None:
         """One epoch of every phase, each with its own random numbers."""
         taking_part = {id(phase) for phase, _ in members}
         self.stacks = {ids: stack for ids, stack in self.stacks.items() if taking_part.issuperset(ids)}
         own = [(phase, phase.data.processes.randomness(randomness)) for phase, randomness in members]
-        length = max(phase.data.steps for phase, _ in members)
-        for step in range(length):
-            for phase, randomness in members:
-                if step < phase.data.steps:
-                    phase.begin_step(step, randomness)
-            active = [(phase, randomness) for phase, randomness in own if step < phase.data.steps]
-            graph = self._recording(active) if self.captures else None
-            if graph is None:
-                self._step(active)
-            else:
-                graph.replay()
+        self.runs = self.runs or len(members)  # others may end earlier: that alone is no reason to compile again
+        with side_by_side(self.runs):
+            for step in range(max(phase.data.steps for phase, _ in members)):
+                for phase, randomness in members:
+                    if step < phase.data.steps:
+                        phase.begin_step(step, randomness)
+                active = [(phase, randomness) for phase, randomness in own if step < phase.data.steps]
+                graph = self._recording(active) if self.captures else None
+                if graph is None:
+                    self._step(active)
+                else:
+                    graph.replay()
 
     def _step(self, members: Members) -> None:
         with contextlib.ExitStack() as contexts:

@@ -7,8 +7,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from .aside import Aside
+from .launch import launch
+
 ROWS, WARPS = 128, 4  # pixels a program works on, and with how many warps: the best of eight choices on an H200
-CHUNKS = 88  # programs a weight's gradient is split over, three times: twice the multiprocessors of a large GPU
+CHUNKS = 88  # programs a weight's gradient is split over, three times: a program for each row of taps
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,6 +84,7 @@ def convolve(x: Tensor, layers: list[Layer]) -> Tensor:
 
 
 def _padded(channels: int) -> int:
+    """To what the tensor cores take."""
     return max(16, 1 << (channels - 1).bit_length())
 
 
@@ -113,7 +117,8 @@ def _gather(
     y = x.y.new_empty(b, *shape)
     partial = y.new_empty(2, c_out, programs, dtype=torch.float32) if sums or below else None
     under = below or Normed(y)
-    kernels.convolve[grid](
+    launch(
+        kernels.convolve, grid,
         x.y, weight, weight if bias is None else bias, y, x.row(0), x.row(1),
         under.y, under.row(0), under.row(1), under.row(2), under.row(3), y if partial is None else partial,
         b, x_height, x_width, y_height, y_width,
@@ -141,7 +146,8 @@ class _Convolutions(torch.autograd.Function):
             inputs.append(Normed(y))
             if norm is not None and partial is not None:
                 numbers = partial.new_empty(4, shape[2])
-                kernels.fold_statistics[(shape[2],)](
+                launch(
+                    kernels.fold_statistics, (shape[2],),
                     partial, norm.weight, norm.bias, norm.running_mean, norm.running_var, norm.num_batches_tracked,
                     *numbers, y.numel() // shape[2], norm.momentum, norm.eps, partial.shape[2],
                     C=shape[2], BLOCK=1024,
@@ -167,33 +173,48 @@ class _Convolutions(torch.autograd.Function):
             pixels, c = g.numel() // g.shape[3], g.shape[3]
             masked = torch.empty_like(g)
             partial = g.new_empty(2, c, -(-pixels // ROWS), dtype=torch.float32)
-            kernels.masked_sums[(partial.shape[2],)](
-                g, top.y, masked, *top.numbers, partial, pixels, partial.shape[2], C=c, PAD=_padded(c), ROWS=ROWS
+            launch(
+                kernels.masked_sums,
+                (partial.shape[2],),
+                g,
+                top.y,
+                masked,
+                *top.numbers,
+                partial,
+                pixels,
+                partial.shape[2],
+                C=c,
+                PAD=_padded(c),
+                ROWS=ROWS,
             )
             g = masked
         found: list[Tensor | None] = []
+        aside = Aside(g.device)
         for layer, source, result in reversed(list(zip(layers, inputs[:-1], inputs[1:], strict=True))):
             c = g.shape[3]
             of_norm: list[Tensor | None] = []
             if layer.norm is not None and partial is not None:
                 numbers = partial.new_empty(5, c)
-                kernels.fold_gradient[(c,)](
+                launch(
+                    kernels.fold_gradient, (c,),
                     partial, layer.norm.weight, result.numbers[2], result.numbers[3], *numbers,
                     g.numel() // c, partial.shape[2], C=c, BLOCK=1024,
                 )  # fmt: skip
                 _affine(g, result.y, g, *numbers[:3], relu=False, both=True)
                 of_norm = [numbers[3], numbers[4]]
-                of_bias = None  # batch norm takes any constant out again
-            else:
-                of_bias = g.sum((0, 1, 2), dtype=torch.float32)
-            found = [_weight_gradient(layer, source, g), of_bias, *of_norm, *found]
+            with aside.beside(g):
+                # batch norm takes any constant out again
+                of_bias = None if of_norm else g.sum((0, 1, 2), dtype=torch.float32)
+                found = [_weight_gradient(layer, source, g), of_bias, *of_norm, *found]
             if source is inputs[0] and not ctx.needs_input_grad[0]:
+                aside.join()
                 return None, None, *found
             g, partial = _gather(
                 Normed(g), layer.convolution.weight, tuple(source.y.shape[1:]), stride=layer.stride,
                 backward=not layer.transposed, across=(1, 0) if layer.transposed else (0, 1),
                 below=source if source.numbers is not None else None,
             )  # fmt: skip
+        aside.join()
         return g.permute(0, 3, 1, 2), None, *found
 
 
@@ -211,8 +232,20 @@ def _affine(
     from . import kernels
 
     grid = (-(-y.numel() // 4096),)
-    kernels.affine[grid](
-        g, y, out, by_gradient, by_value, constant, y.numel(), C=y.shape[3], RELU=relu, BOTH=both, BLOCK=4096
+    launch(
+        kernels.affine,
+        grid,
+        g,
+        y,
+        out,
+        by_gradient,
+        by_value,
+        constant,
+        y.numel(),
+        C=y.shape[3],
+        RELU=relu,
+        BOTH=both,
+        BLOCK=4096,
     )
 
 
@@ -224,11 +257,13 @@ def _weight_gradient(layer: Layer, source: Normed, g: Tensor) -> Tensor:
     b, height, width, c_fixed = fixed.shape
     c_moved = moved.shape[3]
     pixels = b * height * width
-    blocks = -(-pixels // (ROWS * CHUNKS))
+    rows_of_taps = 1 if c_moved == 1 else 3
+    blocks = -(-pixels // (ROWS * CHUNKS * 3 // rows_of_taps))
     chunks = -(-pixels // (ROWS * blocks))
     partial = g.new_empty(chunks, 9, c_fixed, c_moved, dtype=torch.float32)
     weight = layer.convolution.weight
-    kernels.weight_gradient[(chunks, 3)](
+    launch(
+        kernels.weight_gradient, (chunks, rows_of_taps),
         fixed, moved, source.row(0), source.row(1), partial, b, height, width, moved.shape[1], moved.shape[2], blocks,
         C_FIXED=c_fixed, C_MOVED=c_moved, PAD_FIXED=_padded(c_fixed), PAD_MOVED=_padded(c_moved),
         NORMED="none" if source.numbers is None else "fixed" if layer.transposed else "moved",
@@ -236,7 +271,8 @@ def _weight_gradient(layer: Layer, source: Normed, g: Tensor) -> Tensor:
     )  # fmt: skip
     out = torch.empty_like(weight)
     count = 9 * c_fixed * c_moved
-    kernels.fold_weights[(-(-count // 64),)](
+    launch(
+        kernels.fold_weights, (-(-count // 64),),
         partial, out, chunks, count, weight.stride(0), weight.stride(1), weight.stride(3),
         C_FIXED=c_fixed, C_MOVED=c_moved, BLOCK=64, DEEP=64,
     )  # fmt: skip

@@ -5,14 +5,19 @@ bf16 and every gradient back by a kernel each; here all weights are turned at on
 themselves, and one kernel passes a gradient through dropout and ReLU while it adds up the bias's.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 
+from ...nn.chain import Chain
+from .aside import Aside, has_room
+from .launch import launch
+
 ROWS, COLUMNS = 256, 16  # of the tiles a program works on
+SMALL = 2**18  # numbers: the gradients of weights up to here leave room on the GPU for something beside them
 
 T = TypeVar("T")
 
@@ -51,17 +56,43 @@ def group_dense(parts: Iterable[nn.Module | T]) -> Iterator[nn.Module | T | list
         yield run
 
 
-def connect(x: Tensor, layers: list[Dense]) -> Tensor:
+class Copies:
+    """The weights of a model's linear layers in bf16: all of them turned by one kernel, beside whatever comes before
+    the first of these layers."""
+
+    def __init__(self, model: nn.Module, device: torch.device) -> None:
+        chains = [module for module in model.modules() if isinstance(module, Chain)]
+        weights = [p for chain in chains for layer in chain if type(layer) is nn.Linear for p in layer.parameters()]
+        self.aside = Aside(device, wanted=has_room())
+        self.known: dict[Tensor, Tensor] = {}
+        if weights:
+            with self.aside.beside():
+                self.known = dict(zip(weights, _turned(weights, torch.bfloat16), strict=True))
+
+    def take(self, weights: list[Tensor], dtype: torch.dtype) -> list[Tensor]:
+        self.aside.join()
+        if dtype == torch.bfloat16 and all(weight in self.known for weight in weights):
+            return [self.known[weight] for weight in weights]
+        return _turned(weights, dtype)
+
+
+@torch.no_grad()
+def _turned(weights: Sequence[Tensor], dtype: torch.dtype) -> list[Tensor]:
+    used = [torch.empty_like(weight, dtype=dtype) for weight in weights]
+    torch._foreach_copy_(used, list(weights))
+    return used
+
+
+def connect(x: Tensor, layers: list[Dense], copies: Copies | None = None) -> Tensor:
     """The layers on rows (b, d), differentiable, in the rows' own precision."""
     parameters = [p for layer in layers for p in (layer.linear.weight, layer.linear.bias)]
-    return _Connections.apply(x, layers, *parameters)
+    used = _turned(parameters, x.dtype) if copies is None else copies.take(parameters, x.dtype)
+    return _Connections.apply(x, layers, used, *parameters)
 
 
 class _Connections(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, layers: list[Dense], *parameters: Tensor) -> Tensor:
-        used = [torch.empty_like(p, dtype=x.dtype) for p in parameters]
-        torch._foreach_copy_(used, parameters)
+    def forward(ctx: Any, x: Tensor, layers: list[Dense], used: list[Tensor], *parameters: Tensor) -> Tensor:
         values = [x]
         for layer, weight, bias in zip(layers, used[::2], used[1::2], strict=True):
             product = torch._addmm_activation if layer.relu else torch.addmm
@@ -77,13 +108,18 @@ class _Connections(torch.autograd.Function):
         values, weights = saved[: len(layers) + 1], saved[len(layers) + 1 :]
         g = gradients[0].to(values[0].dtype).contiguous()
         found: list[Tensor | None] = []
+        aside = Aside(g.device, wanted=has_room() and max(weight.numel() for weight in weights) <= SMALL)
         for i, layer in reversed(list(enumerate(layers))):
             g, of_bias = _through(g, values[i + 1], layer)
-            found = [_product(g.T, values[i]) if ctx.needs_input_grad[2 + 2 * i] else None, of_bias, *found]
-            if not any(ctx.needs_input_grad[: 2 + 2 * i]):
-                return None, None, *[None] * (2 * i), *found
+            with aside.beside(g):
+                of_weight = _product(g.T, values[i]) if ctx.needs_input_grad[3 + 2 * i] else None
+            found = [of_weight, of_bias, *found]
+            if not any(ctx.needs_input_grad[: 3 + 2 * i]):
+                aside.join()
+                return None, None, None, *[None] * (2 * i), *found
             g = g @ weights[i]
-        return g, None, *found
+        aside.join()
+        return g, None, None, *found
 
 
 def _product(a: Tensor, b: Tensor) -> Tensor:
@@ -93,12 +129,13 @@ def _product(a: Tensor, b: Tensor) -> Tensor:
 
 def _through(g: Tensor, y: Tensor, layer: Dense) -> tuple[Tensor, Tensor]:
     """The gradient before ReLU and dropout, which let pass where their result y is positive, and its sum over rows."""
-    from . import kernels
+    from . import small_kernels as kernels
 
     rows, columns = g.shape
     out = torch.empty_like(g) if layer.relu else g
     sums = g.new_empty(columns, dtype=torch.float32)
-    kernels.rectified_gradient[(-(-columns // COLUMNS),)](
-        g, y, out, sums, rows, columns, 1 / (1 - layer.dropout), RELU=layer.relu, ROWS=ROWS, COLUMNS=COLUMNS
-    )
+    launch(
+        kernels.rectified_gradient, (-(-columns // COLUMNS),),
+        g, y, out, sums, rows, columns, 1 / (1 - layer.dropout), RELU=layer.relu, ROWS=ROWS, COLUMNS=COLUMNS,
+    )  # fmt: skip
     return out, sums

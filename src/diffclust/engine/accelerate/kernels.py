@@ -1,4 +1,4 @@
-"""Triton kernels: chains of small 3x3 convolutions with batch norm and ReLU, images stored (b, h, w, c), and Adadelta.
+"""Triton kernels: chains of small 3x3 convolutions with batch norm and ReLU, images stored (b, h, w, c).
 
 With few channels such a layer is all memory traffic. What batch norm and ReLU do to a layer's input is done while
 it is read, and the sums they need are taken while its output is written; so each layer is read and written once.
@@ -16,16 +16,26 @@ import triton.language as tl
 
 
 @triton.jit
+def begin(PDL: tl.constexpr):
+    """With PDL, programs come onto the GPU while the last of the kernel before them still run, and wait here for its
+    results."""
+    if PDL:
+        tl.extra.cuda.gdc_launch_dependents()
+        tl.extra.cuda.gdc_wait()
+
+
+@triton.jit
 def convolve(
     x, weight, bias, y, scale, shift, below, below_scale, below_shift, below_mean, below_rstd, partial,
     batch, x_height, x_width, y_height, y_width, stride_in, stride_out, stride_tap, programs,
     C_IN: tl.constexpr, C_OUT: tl.constexpr, PAD_IN: tl.constexpr, PAD_OUT: tl.constexpr,
     STRIDE: tl.constexpr, BACKWARD: tl.constexpr, NORMED: tl.constexpr, BIASED: tl.constexpr,
-    EPILOGUE: tl.constexpr, ROWS: tl.constexpr,
+    EPILOGUE: tl.constexpr, ROWS: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     """y = the gather of x with `weight`. NORMED: x is read through relu(scale·x + shift). EPILOGUE "sums": Σ y and Σ y²
     of each channel, for batch norm; "masked": y is a gradient, stopped where relu(bn(below)) is zero, and the sums
     are those of batch norm's gradient, Σ y and Σ y·(below - mean)·rstd."""
+    begin(PDL)
     program = tl.program_id(0)
     m = program * ROWS + tl.arange(0, ROWS)
     parity_y, parity_x = 0, 0
@@ -41,31 +51,50 @@ def convolve(
         slot = program
     here = (b < batch) & (oy < y_height) & (ox < y_width)
     ci, co = tl.arange(0, PAD_IN), tl.arange(0, PAD_OUT)
-    if NORMED:
-        factor = tl.load(scale + ci, mask=ci < C_IN, other=0.0)[None, :]
-        offset = tl.load(shift + ci, mask=ci < C_IN, other=0.0)[None, :]
     out = tl.zeros((ROWS, PAD_OUT), dtype=tl.float32)
-    for tap in tl.static_range(9):
-        ky, kx = tap // 3, tap % 3
-        wanted = True
+    if C_IN == 1:  # all taps at once, in the place of channels
+        tap = tl.arange(0, PAD_IN)
         if BACKWARD:
-            ty, tx = oy + 1 - ky, ox + 1 - kx
-            if STRIDE == 2:
-                wanted = ((parity_y + 1 + ky) % 2 == 0) & ((parity_x + 1 + kx) % 2 == 0)
-                ty, tx = ty // 2, tx // 2
+            ty, tx = oy[:, None] + 1 - tap[None, :] // 3, ox[:, None] + 1 - tap[None, :] % 3
         else:
-            ty, tx = oy * STRIDE - 1 + ky, ox * STRIDE - 1 + kx
-        if wanted:
-            inside = here & (ty >= 0) & (ty < x_height) & (tx >= 0) & (tx < x_width)
-            at = ((b * x_height + ty) * x_width + tx)[:, None] * C_IN + ci[None, :]
-            there = inside[:, None] & (ci < C_IN)[None, :]
-            value = tl.load(x + at, mask=there, other=0.0)
-            if NORMED:
-                value = tl.where(there, tl.maximum(value.to(tl.float32) * factor + offset, 0.0), 0.0)
-                value = value.to(x.dtype.element_ty)
-            tile = weight + ci[:, None] * stride_in + co[None, :] * stride_out + tap * stride_tap
-            w = tl.load(tile, mask=(ci < C_IN)[:, None] & (co < C_OUT)[None, :], other=0.0).to(x.dtype.element_ty)
-            out = tl.dot(value, w, out, input_precision="ieee")
+            ty, tx = oy[:, None] * STRIDE - 1 + tap[None, :] // 3, ox[:, None] * STRIDE - 1 + tap[None, :] % 3
+        there = here[:, None] & (tap < 9)[None, :] & (ty >= 0) & (tx >= 0)
+        if BACKWARD and STRIDE == 2:
+            there &= (ty % 2 == 0) & (tx % 2 == 0)
+            ty, tx = ty // 2, tx // 2
+        there &= (ty < x_height) & (tx < x_width)
+        value = tl.load(x + (b[:, None] * x_height + ty) * x_width + tx, mask=there, other=0.0)
+        if NORMED:
+            value = tl.where(there, tl.maximum(value.to(tl.float32) * tl.load(scale) + tl.load(shift), 0.0), 0.0)
+            value = value.to(x.dtype.element_ty)
+        tile = weight + tap[:, None] * stride_tap + co[None, :] * stride_out
+        w = tl.load(tile, mask=(tap < 9)[:, None] & (co < C_OUT)[None, :], other=0.0).to(x.dtype.element_ty)
+        out = tl.dot(value, w, out, input_precision="ieee")
+    else:
+        if NORMED:
+            factor = tl.load(scale + ci, mask=ci < C_IN, other=0.0)[None, :]
+            offset = tl.load(shift + ci, mask=ci < C_IN, other=0.0)[None, :]
+        for tap in tl.static_range(9):  # unrolled, so that loads run ahead
+            ky, kx = tap // 3, tap % 3
+            wanted = True
+            if BACKWARD:
+                ty, tx = oy + 1 - ky, ox + 1 - kx
+                if STRIDE == 2:
+                    wanted = ((parity_y + 1 + ky) % 2 == 0) & ((parity_x + 1 + kx) % 2 == 0)
+                    ty, tx = ty // 2, tx // 2
+            else:
+                ty, tx = oy * STRIDE - 1 + ky, ox * STRIDE - 1 + kx
+            if wanted:
+                inside = here & (ty >= 0) & (ty < x_height) & (tx >= 0) & (tx < x_width)
+                at = ((b * x_height + ty) * x_width + tx)[:, None] * C_IN + ci[None, :]
+                there = inside[:, None] & (ci < C_IN)[None, :]
+                value = tl.load(x + at, mask=there, other=0.0)
+                if NORMED:
+                    value = tl.where(there, tl.maximum(value.to(tl.float32) * factor + offset, 0.0), 0.0)
+                    value = value.to(x.dtype.element_ty)
+                tile = weight + ci[:, None] * stride_in + co[None, :] * stride_out + tap * stride_tap
+                w = tl.load(tile, mask=(ci < C_IN)[:, None] & (co < C_OUT)[None, :], other=0.0).to(x.dtype.element_ty)
+                out = tl.dot(value, w, out, input_precision="ieee")
     if BIASED:
         out += tl.load(bias + co, mask=co < C_OUT, other=0.0)[None, :]
     at = ((b * y_height + oy) * y_width + ox)[:, None] * C_OUT + co[None, :]
@@ -89,9 +118,10 @@ def convolve(
 @triton.jit
 def masked_sums(
     g, y, out, scale, shift, mean, rstd, partial, pixels, programs,
-    C: tl.constexpr, PAD: tl.constexpr, ROWS: tl.constexpr,
+    C: tl.constexpr, PAD: tl.constexpr, ROWS: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     """The "masked" epilogue alone, for a gradient that comes from elsewhere."""
+    begin(PDL)
     m, c = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, PAD)
     at, there = m[:, None] * C + c[None, :], (m < pixels)[:, None] & (c < C)[None, :]
     value = tl.load(y + at, mask=there, other=0.0).to(tl.float32)
@@ -120,9 +150,10 @@ def total(row, length, BLOCK: tl.constexpr):
 @triton.jit
 def fold_statistics(
     partial, gamma, beta, running_mean, running_var, batches, scale, shift, mean, rstd, pixels, momentum, eps, programs,
-    C: tl.constexpr, BLOCK: tl.constexpr,
+    C: tl.constexpr, BLOCK: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     """Batch norm's statistics from the partial sums, one program a channel: relu(bn(y)) = relu(scale·y + shift)."""
+    begin(PDL)
     c = tl.program_id(0)
     first = total(partial + c * programs, programs, BLOCK)
     second = total(partial + (C + c) * programs, programs, BLOCK)
@@ -144,9 +175,10 @@ def fold_statistics(
 @triton.jit
 def fold_gradient(
     partial, gamma, mean, rstd, by_gradient, by_value, constant, gamma_gradient, beta_gradient, pixels, programs,
-    C: tl.constexpr, BLOCK: tl.constexpr,
+    C: tl.constexpr, BLOCK: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     """Batch norm's gradient from the partial sums: dL/dy = by_gradient·g + by_value·y + constant."""
+    begin(PDL)
     c = tl.program_id(0)
     first = total(partial + c * programs, programs, BLOCK)
     second = total(partial + (C + c) * programs, programs, BLOCK)
@@ -163,9 +195,10 @@ def fold_gradient(
 @triton.jit
 def affine(
     g, y, out, by_gradient, by_value, constant, count,
-    C: tl.constexpr, RELU: tl.constexpr, BOTH: tl.constexpr, BLOCK: tl.constexpr,
+    C: tl.constexpr, RELU: tl.constexpr, BOTH: tl.constexpr, BLOCK: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     """out = by_value·y + constant (+ by_gradient·g), through a ReLU where wanted; all per channel."""
+    begin(PDL)
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     c = i % C
     value = tl.load(y + i, mask=i < count, other=0.0).to(tl.float32) * tl.load(by_value + c) + tl.load(constant + c)
@@ -180,18 +213,20 @@ def affine(
 def weight_gradient(
     fixed, moved, scale, shift, partial, batch, height, width, moved_height, moved_width, blocks,
     C_FIXED: tl.constexpr, C_MOVED: tl.constexpr, PAD_FIXED: tl.constexpr, PAD_MOVED: tl.constexpr,
-    STRIDE: tl.constexpr, NORMED: tl.constexpr, ROWS: tl.constexpr,
+    STRIDE: tl.constexpr, NORMED: tl.constexpr, ROWS: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     """partial[chunk, tap, i, j] = Σ over the chunk's pixels p of fixed[p, i] · moved[s·p - 1 + tap, j]. NORMED: "fixed"
     or "moved" is read through relu(scale·x + shift), whichever is the layer's input."""
+    begin(PDL)
     chunk, ky = tl.program_id(0), tl.program_id(1)
     cf, cm = tl.arange(0, PAD_FIXED), tl.arange(0, PAD_MOVED)
     if NORMED == "fixed":
         factor = tl.load(scale + cf, mask=cf < C_FIXED, other=0.0)[None, :]
         offset = tl.load(shift + cf, mask=cf < C_FIXED, other=0.0)[None, :]
     if NORMED == "moved":
-        factor = tl.load(scale + cm, mask=cm < C_MOVED, other=0.0)[None, :]
-        offset = tl.load(shift + cm, mask=cm < C_MOVED, other=0.0)[None, :]
+        of_moved = cm if C_MOVED > 1 else cm * 0
+        factor = tl.load(scale + of_moved, mask=of_moved < C_MOVED, other=0.0)[None, :]
+        offset = tl.load(shift + of_moved, mask=of_moved < C_MOVED, other=0.0)[None, :]
     left = tl.zeros((PAD_FIXED, PAD_MOVED), dtype=tl.float32)
     middle = tl.zeros((PAD_FIXED, PAD_MOVED), dtype=tl.float32)
     right = tl.zeros((PAD_FIXED, PAD_MOVED), dtype=tl.float32)
@@ -205,36 +240,51 @@ def weight_gradient(
         if NORMED == "fixed":
             f = tl.where(there, tl.maximum(f.to(tl.float32) * factor + offset, 0.0), 0.0).to(fixed.dtype.element_ty)
         f = tl.trans(f)
-        ty = py * STRIDE - 1 + ky
-        for kx in tl.static_range(3):
-            tx = px * STRIDE - 1 + kx
-            inside = (b < batch) & (ty >= 0) & (ty < moved_height) & (tx >= 0) & (tx < moved_width)
-            seen = inside[:, None] & (cm < C_MOVED)[None, :]
-            at = ((b * moved_height + ty) * moved_width + tx)[:, None] * C_MOVED + cm[None, :]
-            v = tl.load(moved + at, mask=seen, other=0.0)
+        if C_MOVED == 1:  # all taps at once, in the place of channels
+            ty, tx = (py * STRIDE - 1)[:, None] + cm[None, :] // 3, (px * STRIDE - 1)[:, None] + cm[None, :] % 3
+            seen = (b < batch)[:, None] & (cm < 9)[None, :]
+            seen &= (ty >= 0) & (ty < moved_height) & (tx >= 0) & (tx < moved_width)
+            v = tl.load(moved + (b[:, None] * moved_height + ty) * moved_width + tx, mask=seen, other=0.0)
             if NORMED == "moved":
                 v = tl.where(seen, tl.maximum(v.to(tl.float32) * factor + offset, 0.0), 0.0).to(moved.dtype.element_ty)
-            if kx == 0:
-                left = tl.dot(f, v, left, input_precision="ieee")
-            elif kx == 1:
-                middle = tl.dot(f, v, middle, input_precision="ieee")
-            else:
-                right = tl.dot(f, v, right, input_precision="ieee")
+            left = tl.dot(f, v, left, input_precision="ieee")
+        else:
+            ty = py * STRIDE - 1 + ky
+            for kx in tl.static_range(3):
+                tx = px * STRIDE - 1 + kx
+                inside = (b < batch) & (ty >= 0) & (ty < moved_height) & (tx >= 0) & (tx < moved_width)
+                seen = inside[:, None] & (cm < C_MOVED)[None, :]
+                at = ((b * moved_height + ty) * moved_width + tx)[:, None] * C_MOVED + cm[None, :]
+                v = tl.load(moved + at, mask=seen, other=0.0)
+                if NORMED == "moved":
+                    v = tl.where(seen, tl.maximum(v.to(tl.float32) * factor + offset, 0.0), 0.0)
+                    v = v.to(moved.dtype.element_ty)
+                if kx == 0:
+                    left = tl.dot(f, v, left, input_precision="ieee")
+                elif kx == 1:
+                    middle = tl.dot(f, v, middle, input_precision="ieee")
+                else:
+                    right = tl.dot(f, v, right, input_precision="ieee")
         block += 1
-    tile = cf[:, None] * C_MOVED + cm[None, :]
-    there = (cf < C_FIXED)[:, None] & (cm < C_MOVED)[None, :]
-    out = partial + (chunk * 9 + ky * 3) * C_FIXED * C_MOVED + tile
-    tl.store(out, left, mask=there)
-    tl.store(out + C_FIXED * C_MOVED, middle, mask=there)
-    tl.store(out + 2 * C_FIXED * C_MOVED, right, mask=there)
+    if C_MOVED == 1:
+        out = partial + (chunk * 9 + cm[None, :]) * C_FIXED + cf[:, None]
+        tl.store(out, left, mask=(cf < C_FIXED)[:, None] & (cm < 9)[None, :])
+    else:
+        tile = cf[:, None] * C_MOVED + cm[None, :]
+        there = (cf < C_FIXED)[:, None] & (cm < C_MOVED)[None, :]
+        out = partial + (chunk * 9 + ky * 3) * C_FIXED * C_MOVED + tile
+        tl.store(out, left, mask=there)
+        tl.store(out + C_FIXED * C_MOVED, middle, mask=there)
+        tl.store(out + 2 * C_FIXED * C_MOVED, right, mask=there)
 
 
 @triton.jit
 def fold_weights(
     partial, gradient, chunks, count, stride_fixed, stride_moved, stride_tap,
-    C_FIXED: tl.constexpr, C_MOVED: tl.constexpr, BLOCK: tl.constexpr, DEEP: tl.constexpr,
+    C_FIXED: tl.constexpr, C_MOVED: tl.constexpr, BLOCK: tl.constexpr, DEEP: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     """Add up the chunks of `weight_gradient`, into the weight's own order."""
+    begin(PDL)
     i, j = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK), tl.arange(0, DEEP)
     sums = tl.zeros((DEEP, BLOCK), tl.float32)
     start = 0
@@ -245,43 +295,3 @@ def fold_weights(
     tap, cf, cm = i // (C_FIXED * C_MOVED), i // C_MOVED % C_FIXED, i % C_MOVED
     at = cf * stride_fixed + cm * stride_moved + tap * stride_tap
     tl.store(gradient + at, tl.sum(sums, 0), mask=i < count)
-
-
-@triton.jit
-def adadelta(parameter, gradient, square, travelled, count, lr, rho, eps, MOVES: tl.constexpr, BLOCK: tl.constexpr):
-    """Both moments brought up to date, each number read and written once. MOVES: and the parameter moved; else the step
-    takes the gradient's place."""
-    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    here = i < count
-    g = tl.load(gradient + i, mask=here, other=0.0)
-    s = tl.load(square + i, mask=here, other=0.0) * rho + (1 - rho) * g * g
-    t = tl.load(travelled + i, mask=here, other=0.0)
-    delta = tl.sqrt((t + eps) / (s + eps)) * g
-    tl.store(square + i, s, mask=here)
-    tl.store(travelled + i, t * rho + (1 - rho) * delta * delta, mask=here)
-    if MOVES:
-        tl.store(parameter + i, tl.load(parameter + i, mask=here, other=0.0) - lr * delta, mask=here)
-    else:
-        tl.store(gradient + i, delta, mask=here)
-
-
-@triton.jit
-def rectified_gradient(
-    gradient, y, out, sums, rows, columns, scale, RELU: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr
-):
-    """out = scale · gradient where y is positive, else 0, and its sums over the rows. Without RELU the sums alone, of
-    the gradient as it is."""
-    c = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
-    summed = tl.zeros((ROWS, COLUMNS), tl.float32)
-    start = 0
-    while start < rows:
-        r = start + tl.arange(0, ROWS)
-        at = r[:, None] * columns + c[None, :]
-        here = (r < rows)[:, None] & (c < columns)[None, :]
-        g = tl.load(gradient + at, mask=here, other=0.0).to(tl.float32)
-        if RELU:
-            g = tl.where(tl.load(y + at, mask=here, other=0.0) > 0, scale * g, 0.0)
-            tl.store(out + at, g, mask=here)
-        summed += g
-        start += ROWS
-    tl.store(sums + c, tl.sum(summed, 0), mask=c < columns)

@@ -1,14 +1,19 @@
 """What every network is, and the two without layers of ours."""
 
 import contextlib
-from collections.abc import Iterator, Sequence
-from typing import Any, Literal
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 Output = Literal["sigmoid", "linear"]
+
+
+def squared_error(y: Tensor, target: Tensor, sigmoid: bool) -> Tensor:
+    """Mean over all values, of y as it is or squashed."""
+    return F.mse_loss(torch.sigmoid(y) if sigmoid else y, target)
 
 
 class Autoencoder(nn.Module):
@@ -21,6 +26,7 @@ class Autoencoder(nn.Module):
     scale: Tensor
     encoder: nn.Module
     decoder: nn.Module
+    squared_error: ClassVar[Callable[[Tensor, Tensor, bool], Tensor]] = squared_error  # or a faster one
     variational: bool = False  # the encoder gives means, then as many log-variances
     _encoded: list[tuple[Tensor, Tensor]] | None = None  # within `once`: samples, and what became of them
 
@@ -102,7 +108,7 @@ class Autoencoder(nn.Module):
     def reconstruction_loss(self, x: Tensor, z: Tensor) -> Tensor:
         """Mean squared error per value, in the network's own units."""
         target = (x - self.shift) / self.scale
-        return F.mse_loss(self.activate(self.decoder(z)).reshape(target.shape), target)
+        return Autoencoder.squared_error(self.decoder(z).reshape(target.shape), target, self.output == "sigmoid")
 
     def negative_log_likelihood(self, x: Tensor, z: Tensor) -> Tensor:
         """-log p(x | z), summed over a sample's values, mean over samples, in the network's own units: Bernoulli with a

@@ -1,0 +1,67 @@
+"""Work beside the main line of a step.
+
+A layer's input gradient is what the next layer waits for; the gradients of its weights are wanted at the end alone. On
+a stream of their own, which a recorded step keeps as a branch, they run beside it, where a small network leaves most
+of the GPU idle. Several runs side by side leave less: see `has_room`.
+"""
+
+import contextlib
+import functools
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+_runs = 1
+
+
+@contextlib.contextmanager
+def side_by_side(runs: int) -> Iterator[None]:
+    """Inside, so many runs share the GPU."""
+    global _runs
+    before, _runs = _runs, runs
+    try:
+        yield
+    finally:
+        _runs = before
+
+
+def has_room() -> bool:
+    """Whether one run has the GPU for itself. Then whatever can overlaps; of five runs the overlaps of one would take
+    from the others."""
+    return _runs == 1
+
+
+class Aside:
+    """A second stream beside the current one; on a CPU, or where it is not wanted, nothing at all. `join` before any
+    result is used."""
+
+    def __init__(self, device: torch.device, wanted: bool = True) -> None:
+        self.main = torch.cuda.current_stream(device) if wanted and device.type == "cuda" else None
+        self.held: list[Tensor] = []
+        self.joined = True
+
+    @contextlib.contextmanager
+    def beside(self, *read: Tensor) -> Iterator[None]:
+        """Inside, work is put on the second stream. `read` are tensors of the main one that it reads: they are kept
+        until `join`, lest their memory be given away before."""
+        if self.main is None:
+            yield
+            return
+        second = _second(self.main)
+        second.wait_stream(self.main)
+        self.held += read
+        self.joined = False
+        with torch.cuda.stream(second):
+            yield
+
+    def join(self) -> None:
+        if self.main is not None and not self.joined:
+            self.main.wait_stream(_second(self.main))
+        self.held, self.joined = [], True
+
+
+@functools.cache
+def _second(main: torch.cuda.Stream) -> torch.cuda.Stream:
+    """One for each, so that runs side by side do not wait for one another."""
+    return torch.cuda.Stream(main.device)

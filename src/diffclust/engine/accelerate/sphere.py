@@ -1,0 +1,63 @@
+"""Rows on the unit sphere, and centres that move on it, by a kernel each."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ...nn.cluster import PlainSphere
+from .launch import launch
+
+ROWS = 16  # a program works on
+WIDEST = 1024  # columns the kernels take: a row is one program's
+EPS = 1e-12  # that of `F.normalize`
+
+
+class _UnitRows(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        from . import small_kernels as kernels
+
+        x = x.contiguous()
+        out, inverse = torch.empty_like(x), x.new_empty(len(x))
+        launch(kernels.unit_rows, _grid(x), x, out, inverse, *x.shape, EPS, ROWS=ROWS, COLUMNS=_padded(x))
+        ctx.save_for_backward(out, inverse)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
+        from . import small_kernels as kernels
+
+        y, inverse = ctx.saved_tensors
+        g, out = gradients[0].contiguous(), torch.empty_like(y)
+        launch(kernels.unit_rows_gradient, _grid(y), g, y, inverse, out, *y.shape, EPS, ROWS=ROWS, COLUMNS=_padded(y))
+        return out
+
+
+class FusedSphere(PlainSphere):
+    def unit_rows(self, x: Tensor) -> Tensor:
+        return _UnitRows.apply(x) if _fits(x) else super().unit_rows(x)
+
+    def step(self, weight: Tensor, pull: Tensor, mass: Tensor, step: float | Tensor, length: float) -> None:
+        from . import small_kernels as kernels
+
+        if not (_fits(weight) and weight.is_contiguous() and isinstance(step, Tensor)):
+            return super().step(weight, pull, mass, step, length)
+        launch(
+            kernels.sphere_step, _grid(weight),
+            weight, pull.contiguous(), mass.contiguous(), step, *weight.shape, length, EPS,
+            ROWS=ROWS, COLUMNS=_padded(weight),
+        )  # fmt: skip
+
+
+def _fits(x: Tensor) -> bool:
+    """Whether the kernels take such rows."""
+    return x.ndim == 2 and x.dtype == torch.float32 and 0 < x.shape[1] <= WIDEST and len(x) > 0
+
+
+def _grid(x: Tensor) -> tuple[int]:
+    return (-(-len(x) // ROWS),)
+
+
+def _padded(x: Tensor) -> int:
+    return 1 << (x.shape[1] - 1).bit_length()

@@ -1,0 +1,71 @@
+"""What comes after the layers, by kernels, against its plain form: on a GPU, or in Triton's interpreter on the CPU."""
+
+import pytest
+import torch
+
+from diffclust.engine.accelerate.errors import squared_error
+from diffclust.engine.accelerate.launch import has_triton
+from diffclust.engine.accelerate.layers import fused_ends
+from diffclust.engine.accelerate.sphere import WIDEST, FusedSphere
+from diffclust.nn.autoencoders import Autoencoder, base
+from diffclust.nn.cluster import ClusterLayer, PlainSphere
+
+pytestmark = pytest.mark.skipif(not has_triton(), reason="needs Triton")
+
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def value_and_gradient(work, x):
+    x = x.clone().requires_grad_()
+    y = work(x)
+    (y * torch.linspace(-1, 2, y.numel(), device=DEVICE).view(y.shape)).sum().backward()
+    return y.detach(), x.grad
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (21, 10), (3, WIDEST + 1)])
+def test_rows_of_length_one(shape):
+    x = torch.randn(shape, device=DEVICE)
+    x[0] = 0  # of no direction
+    for found, expected in zip(
+        *(value_and_gradient(s.unit_rows, x) for s in (FusedSphere(), PlainSphere())), strict=True
+    ):
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("step", [torch.tensor(0.1, device=DEVICE), 0.1], ids=["tensor", "number"])
+def test_a_step_on_the_sphere(step):
+    pull, mass = torch.randn(5, 7, device=DEVICE), torch.tensor([0, 0.5, 1, 3, 9.0], device=DEVICE)
+    pull[0] = 0
+    weights = [
+        1.4 * PlainSphere().unit_rows(torch.randn(5, 7, generator=torch.Generator().manual_seed(0))) for _ in "ab"
+    ]
+    fused, plain = (weight.to(DEVICE) for weight in weights)
+    FusedSphere().step(fused, pull, mass, step, 1.4)
+    PlainSphere().step(plain, pull, mass, step, 1.4)
+    torch.testing.assert_close(fused, plain, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(fused.norm(dim=1), torch.full((5,), 1.4, device=DEVICE))
+    torch.testing.assert_close(fused[0].cpu(), weights[0][0])  # nothing pulls it
+
+
+@pytest.mark.parametrize("sigmoid", [False, True])
+@pytest.mark.parametrize("turned", [False, True], ids=["in order", "channels last"])
+def test_the_error_of_a_reconstruction(sigmoid, turned):
+    y, target = torch.randn(3, 2, 20, 21, device=DEVICE), torch.rand(3, 2, 20, 21, device=DEVICE)
+    y = y.to(memory_format=torch.channels_last) if turned else y
+    forms = (squared_error, base.squared_error)
+    for found, expected in zip(
+        *(value_and_gradient(lambda y, f=f: f(y, target, sigmoid), y) for f in forms), strict=True
+    ):
+        torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-8)
+
+
+def test_plain_forms_come_back():
+    with fused_ends(torch.device("cuda")):
+        assert isinstance(ClusterLayer.arithmetic, FusedSphere)
+        assert Autoencoder.squared_error is squared_error
+        with fused_ends(torch.device("cpu")):
+            pass
+    assert type(ClusterLayer.arithmetic) is PlainSphere
+    assert Autoencoder.squared_error is base.squared_error
+    with fused_ends(torch.device("cpu")):
+        assert type(ClusterLayer.arithmetic) is PlainSphere
