@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check $(PIP_AR
 
 SEEDS ?= $(shell seq 1 20)
 
-.PHONY: demo test quick seeds fuzz axe lint types check docs wheel smoke oldest audit sbom clean
+.PHONY: demo test quick seeds fuzz bench axe lint types check docs wheel smoke oldest audit sbom clean
 
 demo: $(VENV)/.report
 	$(BIN)/diffclust demo
@@ -29,6 +29,10 @@ seeds: $(VENV)/.test
 # Hostile files, arrays and settings by the thousand; see docs/files.md. FUZZ_ARGS="--cases 50000 --kinds files --jobs 4" for others.
 fuzz: $(VENV)/.test
 	$(BIN)/python tests/fuzz/hostile.py $(FUZZ_ARGS)
+
+# k-means beside scikit-learn on one thread of a CPU; says where a ratio is 20 % below the kept one. BENCH_ARGS=--keep keeps.
+bench: $(VENV)/.test
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/kmeans.py --short $(BENCH_ARGS)
 
 # What the tests of the pages ask whether everyone can read them; without it they skip that question, and say so.
 axe: build/axe/node_modules/axe-core/axe.min.js

@@ -70,14 +70,15 @@ def on_cpu(turns: int, share: float) -> dict[str, float]:
             lambda x=x, first=first: nn.lloyd(x, first, max_iter=20, tolerance=0),
             lambda X=X, start=start, k=k: KMeans(k, init=start, n_init=1, max_iter=20, tol=0, algorithm="lloyd").fit(X),
         )
-        some = X[:10_000]
+        some = X[: int(10_000 * share)]
         line(
             f"k-means, 10 starts, k={k} d={d} n={len(some)}",
             lambda some=some, k=k: nn.kmeans(torch.from_numpy(some), k, n_init=10),
             lambda some=some, k=k: KMeans(k, n_init=10, algorithm="lloyd").fit(some),
         )
         ours = {"network": "identity", "init": "k-means++", "epochs": 0, "random_state": 0, "device": "cpu"}
-        tell, peer = TELL(k, **ours).fit(some), KMeans(k, n_init=1).fit(some)
+        few = X[:2000]
+        tell, peer = TELL(k, **ours).fit(few), KMeans(k, n_init=1).fit(few)
         rows = np.tile(X, (max(1, int(100_000 * share) // len(X)), 1))
         line(
             f"predict, k={k} d={d} n={len(rows)}",
@@ -95,7 +96,7 @@ def on_cpu(turns: int, share: float) -> dict[str, float]:
             for batch in batches:
                 model.partial_fit(batch)
 
-        tell, peer = TELL(k, **ours).fit(some), MiniBatchKMeans(k, batch_size=1024, n_init=1).fit(some)
+        tell, peer = TELL(k, **ours).fit(few), MiniBatchKMeans(k, batch_size=1024, n_init=1).fit(few)
         line(
             f"stream, batches of 1024, k={k} d={d}",
             lambda tell=tell, feed=feed: feed(tell),
@@ -224,7 +225,7 @@ if __name__ == "__main__":
         torch.set_num_threads(1)
         with threadpool_limits(1), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # twenty steps do not converge
-            ratios = on_cpu(5 if args.short else 7, 0.2 if args.short else 1.0)
+            ratios = on_cpu(3 if args.short else 7, 0.2 if args.short else 1.0)
             if args.short:
                 compared_with_kept(ratios, args.keep)
             else:

@@ -541,3 +541,15 @@ def test_a_layer_is_exported_for_any_number_of_rows():
     program = torch.export.export(layer, (x,), dynamic_shapes=({0: torch.export.Dim("rows")},))
     more = torch.randn(5, 6)
     assert torch.equal(program.module()(more), layer(more))
+
+
+@pytest.mark.parametrize("kind", [{}, {"sphere": True}, {"tied": False}])
+def test_owners_are_those_of_double_precision(kind):
+    layer = ClusterLayer(6, 4, **kind)
+    layer.set_centers(torch.randn(6, 4))
+    z = layer.normalize(torch.randn(2000, 4))
+    middle = (layer.centers[0] + layer.centers[1]) / 2
+    z[:1000] = layer.normalize(middle + 1e-7 * torch.randn(1000, 4)).detach()  # ties, but for rounding
+    assert layer.owners(z).equal(layer.logits(z.double()).argmax(1))
+    z[5, 1], z[7] = torch.nan, torch.inf
+    assert layer.owners(z)[[5, 7]].tolist() == [-1, -1]

@@ -17,8 +17,9 @@ from ..nn.parallel import batch_mean, totals
 from .distributed import ALONE, Processes
 from .rows import Rows
 
-CHUNK = 1024  # rows answered at a time, on a CPU
-MANY_VALUES = 2**23  # on a GPU up to eight times as many rows, where they have no more values than that together
+CHUNK = 1024  # rows answered at a time
+# up to eight times as many, where they have no more values than that together
+MANY_VALUES = {"cpu": 2**17, "cuda": 2**23}
 FEWEST = 16  # rows: with fewer, matrix kernels change, and a row's last bits would depend on the rows beside it
 
 
@@ -120,7 +121,7 @@ class Data:
                 "batch_size."
             )
         values = max(1, math.prod(rows.row_shape))
-        self.chunk = CHUNK if device.type == "cpu" else max(CHUNK, min(8 * CHUNK, MANY_VALUES // values))
+        self.chunk = max(CHUNK, min(8 * CHUNK, MANY_VALUES.get(device.type, 0) // values))
         self.slot = processes.part(self.batch_size)
         self.own = self._rows_of(self.slot)
 

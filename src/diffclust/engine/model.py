@@ -199,6 +199,10 @@ class ClusterModel(Trainable):
         logits = self.clusters.logits(z)
         return Answer(z, logits, largest(logits))
 
+    def owners(self, x: Tensor) -> Tensor:
+        """The labels of `answer`, and -1 where they are of no number."""
+        return self.clusters.owners(self.embed(x))
+
     def assign(self, x: Tensor) -> Tensor:
         """(b, ...) -> (b, k), rows sum to 1: the method's own assignment."""
         return self.clusters.assignment(self.clusters.logits(self.embed(x)))

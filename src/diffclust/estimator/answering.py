@@ -53,7 +53,7 @@ class Answering(
         """
         if reject is not None:
             return self._labels_or_none(X, reject)
-        return self._answer(X, lambda fitted, x: _labels(fitted.model_.answer(x)))
+        return self._answer(X, lambda fitted, x: fitted.model_.owners(x))
 
     def predict_proba(self, X: Any) -> Any:
         """`softmax_j(-|z - Ω_j|² / temperature_)`: see `temperature_`."""
@@ -118,7 +118,8 @@ class Answering(
         mode; the answers, or `settle(estimator, answers)`, in the form X came in. Answers that are not finite are an
         error."""
         fitted = as_it_is(self)
-        check_is_fitted(fitted)
+        if "model_" not in vars(fitted):  # else there is no need to look through all attributes
+            check_is_fitted(fitted)
         given = read_rows(fitted, X, fitting=False)
         data, _ = fitted._ready(given)
         answers = data.map(lambda x: ask(fitted, x))

@@ -5,7 +5,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
 import numpy as np
 import torch
@@ -21,11 +21,13 @@ from ..engine.phase import Phase
 from ..engine.rows import TensorRows
 from ..engine.run import fit_temperature
 from ..engine.runtime import Randomness, choose_device, choose_precision, learning
+from ..nn.nearest import member_sums
 from ..nn.ops import largest
 from ..nn.regrouped import Regrouped
 from ..reading.inputs import Given, arriving, read_rows
 from .state import become, learns_alone
 
+M = TypeVar("M", bound=torch.nn.Module)
 KEPT = ("origin", "counts", "last_seen", "last_row")
 OF_THE_LAST_BATCH: tuple[str, ...] = ("labels_", "inertia_", "clustering_loss_")
 ENOUGH = 1_000  # rows to tell how certain an answer is
@@ -35,7 +37,6 @@ class Arrived(NamedTuple):
     """A batch as an online rule sees it, with the centres where they are before the step."""
 
     z: Tensor  # (b, d) its embedding
-    logits: Tensor  # (b, k); the largest is a row's cluster
     pull: Tensor  # (k, d) sum of each cluster's rows
     mass: Tensor  # (k,) their number
     counts: Tensor  # (k,) how many rows each cluster has had before
@@ -189,16 +190,14 @@ class Online:
             model = self._with_a_step(given, data, stream)
             z = data.map(model.embed)
         else:  # the network rests, and is shared
-            model = copy.deepcopy(self.model_, {id(self.model_.autoencoder): self.model_.autoencoder})
+            model = _with_centers_of_its_own(self.model_)
         clusters = model.clusters
         with torch.no_grad():
-            logits = clusters.logits(z)
-            owner = largest(logits)
-            pull = torch.zeros_like(clusters.weight).index_add_(0, owner, z)
-            mass = torch.bincount(owner, minlength=len(pull)).to(z.dtype)
+            pull, count = member_sums(z, clusters.owners(z).clamp_min_(0), len(clusters.weight))
+            mass = count.to(z.dtype)
             if not math.isfinite(pull.sum().item()) and not bool(pull.isfinite().all()):
                 raise ValueError("Input X holds values so large that their sum is not finite in float32.")
-            self.online_step(model, Arrived(z, logits, pull, mass, stream.counts))
+            self.online_step(model, Arrived(z, pull, mass, stream.counts))
             stream.count(len(z), mass)
             stream.last = z
             if stream.first is not None:
@@ -307,6 +306,26 @@ class Online:
         if name == "labels_":
             return owner.cpu().numpy()
         return (z - clusters.centers.double()[owner]).square().sum().item()
+
+
+def _with_centers_of_its_own(model: ClusterModel) -> ClusterModel:
+    """A copy that shares all modules but the cluster layer."""
+    twin = _shallow(model)
+    twin.clusters = _shallow(model.clusters)
+    return twin
+
+
+def _shallow(module: M) -> M:
+    """Parameters and buffers of its own, the modules inside shared: `copy.deepcopy` takes longer than a batch."""
+    twin = object.__new__(type(module))
+    twin.__dict__ = {name: value.copy() if isinstance(value, dict) else value for name, value in vars(module).items()}
+    for name, parameter in module._parameters.items():
+        if parameter is not None:
+            twin._parameters[name] = torch.nn.Parameter(parameter.detach().clone(), parameter.requires_grad)
+    for name, buffer in module._buffers.items():
+        if buffer is not None:
+            twin._buffers[name] = buffer.clone()
+    return twin
 
 
 def _distinct(known: Tensor, data: Data, enough: int) -> Tensor:

@@ -238,5 +238,5 @@ class KMeansNet(PrototypeClusterer):
 
     def online_step(self, model: Any, arrived: Arrived) -> None:
         """The centres move as in training, by the soft assignment."""
-        member = model.clusters.assignment(arrived.logits)
+        member = model.clusters.assignment(model.clusters.logits(arrived.z))
         model.clusters.step_(member.T @ arrived.z, member.sum(0), model.step)

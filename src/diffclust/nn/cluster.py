@@ -16,9 +16,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .kmeans import draw_proportional, kmeans, kmeans_plus_plus
-from .ops import ASSIGNMENTS, Assignment, Distance, squared_distances
+from .ops import ASSIGNMENTS, Assignment, Distance, largest, squared_distances
 from .parallel import totals
 
+ENOUGH = 256  # rows for which a look in float32 pays
 Start = Literal["random", "k-means++", "k-means", "neighbours", "kept"]
 
 
@@ -148,6 +149,29 @@ class ClusterLayer(nn.Module):
             bias = -weight.square().sum(1) / (4 * self.alpha) if self.bias is None else self.bias.to(dtype)
             return F.linear(z, weight, bias)
 
+    @torch.no_grad()
+    def owners(self, z: Tensor) -> Tensor:
+        """The cluster of each row already normalised, (b, d) -> (b,): the largest logit in float64, or -1 where that is
+        no number. On a CPU float32 decides where its rounding leaves no doubt."""
+        plain = type(self).logits is ClusterLayer.logits and z.dtype == self.weight.dtype == torch.float32
+        if len(z) < ENOUGH or not plain or z.device.type != "cpu":
+            return _largest_in_double(self, z)
+        weight = self.weight
+        bias = torch.full((len(weight),), -self.alpha) if self.sphere else self.bias
+        bias = -weight.square().sum(1) / (4 * self.alpha) if bias is None else bias
+        logits = torch.addmm(bias[:, None], weight, z.T)  # (k, b): with rows last, the rest is as fast as memory
+        low, high = torch.aminmax(z)
+        reach = (
+            torch.maximum(-low, high) * weight.abs().sum(1).max() + bias.abs().max()
+        )  # Σ_d |W_jd z_id| + |b_j| at most
+        rounding = 2 * (z.shape[1] + 4) * torch.finfo(z.dtype).eps * reach
+        may_be = logits.ge_(logits.amax(0).sub_(rounding))  # 1 for each that may be the largest
+        doubtful = (may_be.sum(0) != 1).nonzero()[:, 0]
+        labels = may_be.mul_(torch.arange(len(weight), dtype=z.dtype)[:, None]).amax(0).long()
+        if len(doubtful):
+            labels[doubtful] = _largest_in_double(self, z[doubtful])
+        return labels
+
     def distances(self, z: Tensor) -> Tensor:
         """`|z_i - Ω_j|²` by the identity above; only with tied weights is it a true distance."""
         return self.read_distances(z, self.logits(z))
@@ -264,6 +288,13 @@ class ClusterLayer(nn.Module):
         kind += ", ball" if self.ball else ""
         name = getattr(self.assignment, "__name__", type(self.assignment).__name__)
         return f"{self.n_clusters} centres in {self.embedding_dim} dimensions, {name}, {kind}, alpha={self.alpha:g}"
+
+
+def _largest_in_double(clusters: ClusterLayer, z: Tensor) -> Tensor:
+    """Narrow float32 products depend, in their last bits, on a row's place in the batch."""
+    logits = clusters.logits(z.double())
+    labels = largest(logits)
+    return labels.where(logits.gather(1, labels[:, None])[:, 0].isfinite(), -1)
 
 
 class DistanceLayer(ClusterLayer):
