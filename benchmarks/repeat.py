@@ -91,7 +91,13 @@ def differences(method: str, data: str, device: str | None, settings: dict[str, 
         yield refitted("fitted on the GPU, float32", first)
         again = fitted(method, X, single, device).labels_
         yield {"what": "fitted twice on the GPU, float32", "differ": 1 - accuracy(first, again), "moved": ""}
-        yield refitted("fitted on the GPU, bf16", fitted(method, X, {**settings, "precision": "bf16"}, device).labels_)
+        half = {**settings, "precision": "bf16"}
+        first, again = (fitted(method, X, half, device).labels_ for _ in range(2))
+        yield refitted("fitted on the GPU, bf16", first)
+        yield {"what": "fitted twice on the GPU, bf16", "differ": 1 - accuracy(first, again), "moved": ""}
+        exact = {**half, "deterministic": True}
+        first, again = (fitted(method, X, exact, device).labels_ for _ in range(2))
+        yield {"what": "the same, deterministic=True", "differ": (first != again).mean(), "moved": ""}
 
 
 def case(method: str, data: str, device: str | None, settings: dict[str, Any], out: Path) -> None:

@@ -2,6 +2,7 @@
 
     python benchmarks/speed.py --device cuda                     # MNIST's size, batch 256, one run and five restarts
     python benchmarks/speed.py --device cpu --rows 4096
+    python benchmarks/speed.py --precisions bf16 --deterministic # the price of the same bits every time
 
 All in one process, one after the other; the images are noise, since time does not depend on them. An epoch's time
 is the median over the later half, so that warm-up is not in it (it has a column of its own); on a CPU, which other
@@ -43,9 +44,11 @@ def per_epoch(stamps: list[float], device: str) -> tuple[float, float]:
     return settled, stamps[4] - stamps[0] - 4 * settled
 
 
-def ours(images: Tensor, network: str, device: str, precision: str, restarts: int, epochs: int) -> list[float]:
+def ours(
+    images: Tensor, network: str, device: str, precision: str, restarts: int, epochs: int, **settings: Any
+) -> list[float]:
     name = {"conv": "mnist", "dense": "mnist-dense"}[network]  # 3000 epochs, of which the first few are run
-    settings = {"n_init": restarts, "precision": precision, "device": device, "random_state": 0}
+    settings |= {"n_init": restarts, "precision": precision, "device": device, "random_state": 0}
     return timed(functools.partial(diffclust.TELL.paper, name, **settings), images, restarts, epochs)
 
 
@@ -146,6 +149,7 @@ def main() -> None:
     parser.add_argument("--networks", nargs="+", default=["conv", "dense"])
     parser.add_argument("--restarts", nargs="+", type=int, default=[1, 5])
     parser.add_argument("--precisions", nargs="+", default=["float32", "bf16"])
+    parser.add_argument("--deterministic", action="store_true", help="our runs once more with deterministic=True")
     wish = parser.parse_args()
     device, epochs = wish.device, wish.epochs
     warnings.simplefilter("ignore")  # noise has no clusters
@@ -159,9 +163,12 @@ def main() -> None:
         for precision in wish.precisions:
             work = functools.partial(plain, images, network, device, precision, max(6, epochs // 2))
             best = min(best, measure(f"{network}, plain loop, {precision}", device, work, best))
-        for precision, restarts in itertools.product(wish.precisions, wish.restarts):
-            work = functools.partial(ours, images, network, device, precision, restarts, epochs)
-            name = f"{network}, diffclust, {precision}, {restarts} run{'s' * (restarts > 1)}"
+        exact = (False, True) if wish.deterministic else (False,)
+        for precision, restarts, same in itertools.product(wish.precisions, wish.restarts, exact):
+            work = functools.partial(ours, images, network, device, precision, restarts, epochs, deterministic=same)
+            name = (
+                f"{network}, {'same bits' if same else 'diffclust'}, {precision}, {restarts} run{'s' * (restarts > 1)}"
+            )
             measure(name, device, work, restarts * best)
         if network == "dense":
             work = functools.partial(clustpy, images, device, max(2, epochs // 2))
