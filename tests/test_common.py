@@ -691,7 +691,7 @@ def test_sparse_rows_are_made_dense_in_small_blocks(quick, monkeypatch):
     seen = []
     take = SparseRows.take
     monkeypatch.setattr(SparseRows, "take", lambda self, index: (seen.append(len(index)), take(self, index))[1])
-    quick(2, pretrain_epochs=0, epochs=0).fit(sp.random_array((11_000, 4), density=0.5, rng=0, format="csr"))
+    quick(2, pretrain_epochs=0, epochs=0).fit(sp.random(11_000, 4, density=0.5, random_state=0, format="csr"))
     assert max(seen) <= 1024
 
 

@@ -201,6 +201,12 @@ def test_njw_by_loops():
         assert w[i, j] == pytest.approx(expected)
 
 
+def test_units_do_not_count_for_sec():
+    x = rows(40, 4)
+    plain, huge = (SEC(3).coordinates(scale * x, 0) for scale in (1, 2.0**1000))
+    assert torch.allclose(plain.abs(), huge.abs(), atol=1e-6)
+
+
 def test_sec_is_the_minimum_over_its_linear_map():
     """The matrix as printed, V and b solved for: no orthonormal F does better."""
     x = rows(40, 4)

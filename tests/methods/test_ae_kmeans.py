@@ -237,7 +237,7 @@ def test_sparse_texts_are_clustered_without_being_made_dense(texts, cls, monkeyp
 
 def test_wide_sparse_rows_without_a_network_stay_sparse(monkeypatch):
     """Lloyd's passes and DEC's targets go block by block."""
-    X = sp.random_array((5000, 300), density=0.01, rng=0, format="csr", dtype=np.float32)
+    X = sp.random(5000, 300, density=0.01, random_state=0, format="csr", dtype=np.float32)
     monkeypatch.setattr("diffclust.methods.ae_kmeans.BLOCK", 500)
     widest = []
     monkeypatch.setattr(
