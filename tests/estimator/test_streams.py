@@ -236,7 +236,7 @@ def test_a_saved_stream_goes_on(online, blobs, tmp_path):
 
 def test_single_rows_do_not_carry_the_centres_away(online, digits):
     images, _ = digits
-    model = online(4, pretrain_epochs=10, epochs=4, network="dense").fit(images)
+    model = online(4, pretrain_epochs=10, epochs=4).fit(images)
     before = model.predict(images)
     state = torch.get_rng_state()
     for i in range(60):
@@ -325,7 +325,7 @@ def test_centres_follow_a_drifting_stream():
 
 def test_the_network_learns_where_wished(online, digits):
     images, _ = digits
-    model = online(4, network="dense").fit(images[:100])
+    model = online(4).fit(images[:100])
     if not learns_network_online(model):
         with pytest.raises(ValueError, match=rf"learn_network=True: .* {type(model).__name__}"):
             model.partial_fit(images[100:], learn_network=True)
