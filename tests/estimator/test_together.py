@@ -168,7 +168,7 @@ def test_all_go_on_after_a_stop(digits, beside, tmp_path):
         fit_together(build(stopping), digits[0][:80])
     assert any((tmp_path / "0").iterdir())
     for seed, model in enumerate(fit_together(build(), digits[0][:80])):
-        same(model, TELL(4, random_state=seed, **SHORT).fit(digits[0][:80]))
+        same(model, TELL(4, random_state=seed, **DENSE).fit(digits[0][:80]))
 
 
 def test_ctrl_c_keeps_what_was_begun(digits, beside):
