@@ -256,11 +256,9 @@ class ClusterModel(Trainable):
 
     @torch.no_grad()
     def _place_by_neighbours(self, data: Data) -> Tensor:
-        some = data.draw(LAID_OUT)
+        some, labels = data.draw(LAID_OUT), torch.full((len(data),), -1, device=data.device)
         with self.evaluating():
-            z = data.map(self.embed, some)
-        labels = torch.full((len(data),), -1, device=data.device)
-        labels[some] = place_laid_out(self.clusters, z)
+            labels[some] = place_laid_out(self.clusters, data.map(self.embed, some))
         return labels
 
     def _place_by_knowledge(self, data: Data, known: Knowledge) -> None:
