@@ -207,6 +207,12 @@ def test_units_do_not_count_for_sec():
     assert torch.allclose(plain.abs(), huge.abs(), atol=1e-6)
 
 
+def test_units_do_not_count_for_lsc():
+    x = rows(40, 4).numpy()
+    plain, huge = (LSC(3, random_state=0).fit(scale * x).labels_ for scale in (1, 2.0**1000))
+    assert (plain == huge).all()
+
+
 def test_sec_is_the_minimum_over_its_linear_map():
     """The matrix as printed, V and b solved for: no orthonormal F does better."""
     x = rows(40, 4)

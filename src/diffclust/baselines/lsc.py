@@ -50,6 +50,7 @@ class LSC(ClassicalClusterer):
 
     def label(self, X: Rows, seed: int) -> Labels:
         # distances to landmarks are sorted, not subtracted: single precision does
+        X = X / max(np.abs(X).max(), np.finfo(X.dtype).tiny)  # units do not count, and single precision has them all
         x = torch.from_numpy(np.asarray(X - X.mean(0), np.float32)).to(choose_device(self.device))
         landmarks = self.choose(x, seed)
         z = codes(x, landmarks, min(self.n_neighbors, len(landmarks)))
