@@ -70,8 +70,9 @@ PAPERS = (
         "cross-metric",
         tuple(f"cross-metric/table{name}" for name in "3456"),
         {
-            "cross-metric": "100 or 300 epochs instead of thousands, and learning rates of our own; which of the two "
-            "it is has not been tested",
+            "cross-metric": "at a rate of our own, in fewer epochs; not for want of them: the accuracy of the dense "
+            "network is within two points of its last after a twentieth of the epochs, on all of MNIST with an NMI "
+            "already above the paper's",
         },
     ),
     Paper(
@@ -89,6 +90,8 @@ PAPERS = (
         ("sscnet/table1",),
         {
             "sscnet/table1": "to the letter it does not train: see [SSCNet as it is printed](letter.md)",
+            "sscnet/table1: usps": "to the letter it does not train: see [SSCNet as it is printed](letter.md); ours with "
+            "jitter has 97.4 to 97.6 in four runs of five, and 82.6 in one",
             "sscnet/table1: cifar10-full": "a third of the images; to the letter it does not train",
         },
         otherwise="a network of ours out of the paper's parts",
