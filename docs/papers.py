@@ -90,8 +90,8 @@ PAPERS = (
         ("sscnet/table1",),
         {
             "sscnet/table1": "to the letter it does not train: see [SSCNet as it is printed](letter.md)",
-            "sscnet/table1: usps": "to the letter it does not train: see [SSCNet as it is printed](letter.md); ours with "
-            "jitter has 97.4 to 97.6 in four runs of five, and 82.6 in one",
+            "sscnet/table1: usps": "to the letter it does not train: see [SSCNet as it is printed](letter.md); ours "
+            "with jitter has 97.4 to 97.6 in four runs of five, and 82.6 in one",
             "sscnet/table1: cifar10-full": "a third of the images; to the letter it does not train",
         },
         otherwise="a network of ours out of the paper's parts",

@@ -138,3 +138,8 @@ def test_kmeans_does_not_mind_where_the_origin_is():
     corners = torch.tensor([[0.0, 0], [6, 0], [0, 6], [6, 6]]).repeat_interleave(100, 0)
     x = corners + torch.randn(400, 2) + 1e4
     assert kmeans(x, 4).inertia <= 1.01 * KMeans(4, n_init=10, random_state=0).fit(x.numpy()).inertia_
+
+
+def test_rows_whose_squares_overflow_have_an_answer():
+    x = torch.tensor([[-1e30], [1e30], [-1e30], [1e30]])
+    assert kmeans(x, 2, n_init=2).labels.shape == (4,)

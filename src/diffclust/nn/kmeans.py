@@ -97,8 +97,10 @@ def _lloyd(x: Tensor, starts: Tensor, max_iter: int, tolerance: float) -> KMeans
 
 
 def _best(inertia: list[float]) -> int:
-    """Of starts that end alike, up to rounding, the first: on every machine the same."""
-    return next(i for i, value in enumerate(inertia) if value <= min(inertia) * (1 + ALIKE))
+    """Of starts that end alike, up to rounding, the first: on every machine the same. Where values overflow, the first
+    of all."""
+    least = min(inertia)
+    return next((i for i, value in enumerate(inertia) if value <= least * (1 + ALIKE)), 0)
 
 
 class MovingRows:
