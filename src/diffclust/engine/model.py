@@ -327,13 +327,14 @@ class NeighbourPretraining(Trainable):
     """A model's encoder alone, such that neighbours stay neighbours; the decoder learns beside it to read what the
     encoder gives. The learning rate rises, then falls to nothing."""
 
-    lr = 2e-2  # what this loss is best learnt at, by Adam
+    fast, slow = 2e-2, 5e-3  # rates this loss is best learnt at by Adam: by the network of rows, and by others
     decoded = 256  # rows a step that the decoder learns from
     rising = 0.1  # share of the epochs in which the rate rises
 
     def __init__(self, model: ClusterModel) -> None:
         super().__init__()
         self.model = model
+        self.lr = self.fast if isinstance(model.autoencoder, RowAutoencoder) else self.slow
 
     def loss(self, batch: Batch) -> Losses:
         neighbours, z = self.model.neighbour_loss(batch)
