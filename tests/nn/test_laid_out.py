@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from sklearn.datasets import make_blobs
 
 from diffclust.metrics import accuracy
 from diffclust.nn import ClusterLayer, kmeans
@@ -46,3 +47,11 @@ def test_rows_without_a_number_are_refused():
 def test_few_or_equal_rows_have_places(z):
     assert laid_out(z).shape == z.shape
     assert laid_out(z).isfinite().all()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_plain_clusters_of_few_rows_are_not_torn(seed):
+    X, y = make_blobs(160, 4, centers=3, cluster_std=0.3, random_state=seed)
+    z, layer = torch.nn.functional.normalize(torch.tensor(X).float(), dim=1), ClusterLayer(3, 4, sphere=True)
+    place_laid_out(layer, z)
+    assert accuracy(y, layer.logits(z).argmax(1).numpy()) == 1

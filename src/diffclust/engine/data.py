@@ -18,7 +18,7 @@ from .distributed import ALONE, Processes
 from .rows import Rows
 
 CHUNK = 1024  # rows answered at a time
-# up to eight times as many, where they have no more values than that together
+# up to eight times as many, where they have no more values than that together; on a CPU of rows in memory alone
 MANY_VALUES = {"cpu": 2**17, "cuda": 2**23}
 FEWEST = 16  # rows: with fewer, matrix kernels change, and a row's last bits would depend on the rows beside it
 
@@ -121,7 +121,8 @@ class Data:
                 "batch_size."
             )
         values = max(1, math.prod(rows.row_shape))
-        self.chunk = max(CHUNK, min(8 * CHUNK, MANY_VALUES.get(device.type, 0) // values))
+        many = MANY_VALUES.get(device.type, 0) if rows.resident or device.type != "cpu" else 0
+        self.chunk = max(CHUNK, min(8 * CHUNK, many // values))
         self.slot = processes.part(self.batch_size)
         self.own = self._rows_of(self.slot)
 

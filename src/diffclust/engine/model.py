@@ -255,11 +255,11 @@ class ClusterModel(Trainable):
         return laid_out
 
     @torch.no_grad()
-    def _place_by_neighbours(self, data: Data) -> Tensor:
-        some, labels = data.draw(LAID_OUT), torch.full((len(data),), -1, device=data.device)
+    def _place_by_neighbours(self, data: Data) -> Tensor | None:
+        some = data.draw(LAID_OUT)
         with self.evaluating():
-            labels[some] = place_laid_out(self.clusters, data.map(self.embed, some))
-        return labels
+            found = place_laid_out(self.clusters, data.map(self.embed, some))
+        return found if found is None else found.new_full((len(data),), -1).index_copy(0, some, found)
 
     def _place_by_knowledge(self, data: Data, known: Knowledge) -> None:
         z = self.sample_embedding(data)

@@ -60,7 +60,7 @@ class VaDEModel(ClusterModel):
 
     def place_centers(self, data: Data, start: Start | Tensor) -> Tensor | None:
         laid_out = super().place_centers(data, start)
-        if isinstance(start, Tensor) or data.knowledge is not None or laid_out is not None:
+        if isinstance(start, Tensor) or data.knowledge is not None or start == "neighbours":
             self.clusters.fit_(self.sample_embedding(data))
         return laid_out
 

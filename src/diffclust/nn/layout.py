@@ -20,12 +20,13 @@ AMONG = 5  # rows that one which was not laid out is put among
 BLOCK = 2**24  # distances held at a time
 
 
-def laid_out(z: Tensor) -> Tensor:
-    """Places u (n, d) of the rows z (n, d), which begin at the rows in units of their deviation."""
+def laid_out(z: Tensor, graph: NeighbourGraph | None = None) -> Tensor:
+    """Places u (n, d) of the rows z (n, d), which begin at the rows in units of their deviation. `graph` is that of z,
+    where it is known."""
     n = len(z)
     steps = min(STEPS, n)
+    graph = graph or NeighbourGraph.of(z, metric="euclidean")
     with torch.enable_grad():
-        graph = NeighbourGraph.of(z, metric="euclidean")
         places = ((z - z.mean(0)) / z.std().clamp_min(torch.finfo(z.dtype).tiny)).detach().requires_grad_()
         optimizer = torch.optim.Adam([places], RATE)
         everyone = torch.arange(n, device=z.device)
@@ -39,13 +40,18 @@ def laid_out(z: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def place_laid_out(clusters: ClusterLayer, z: Tensor) -> Tensor:
+def place_laid_out(clusters: ClusterLayer, z: Tensor) -> Tensor | None:
     """Centres at the means of the clusters that k-means finds where the rows z (n, d) are laid out; which these are
-    (n,)."""
+    (n,). Where they cut no fewer neighbours apart than k-means on z, as with few rows in plain clusters, which a layout
+    may tear, the centres are those of k-means on z, and there is nothing to say of the rows."""
     if not bool(z.isfinite().all()):
         raise ValueError("The rows contain NaN or infinity: no centres can be placed on them.")
-    k = clusters.n_clusters
-    labels = kmeans(laid_out(z), k, n_init=30).labels
+    k, graph = clusters.n_clusters, NeighbourGraph.of(z, metric="euclidean")
+    labels = kmeans(laid_out(z, graph), k, n_init=30).labels
+    plain = kmeans(z, k, n_init=30, generator=torch.Generator(z.device).manual_seed(0))
+    if graph.cut(plain.labels, k) <= graph.cut(labels, k):
+        clusters.set_centers(plain.centers)
+        return None
     member = one_hot(labels, k).to(z)
     clusters.set_centers(member.T @ z / member.sum(0).clamp_min(1)[:, None])
     return labels
