@@ -3,18 +3,18 @@
 Hu, Miyato, Tokui, Matsumoto, Sugiyama: "Learning Discrete Representations via Information Maximizing Self-Augmented
 Training", ICML 2017.
 
-With the shares p(y|x) of the k clusters in a sample and their mean p(y) over a batch::
+With the shares `p(y|x)` of the k clusters in a sample and their mean p(y) over a batch::
 
     L = R(x) + λ (H(Y|X) - μ H(Y)),   H(Y|X) = -mean Σ_y p(y|x) log p(y|x),   H(Y) = -Σ_y p(y) log p(y)
 
-R is Miyato's virtual adversarial loss: what p(y|x) changes by when x moves by ε(x) in the direction in which it changes
-most, found by one step of the power method::
+R is Miyato's virtual adversarial loss: what `p(y|x)` changes by when x moves by ε(x) in the direction in which it
+changes most, found by one step of the power method::
 
     R(x) = KL(p(·|x) ‖ p(·|x + r)),   r = ε g / |g|,   g = ∇_d KL(p(·|x) ‖ p(·|x + ξ d)) at a random d of length one
 
 ε(x) is `reach` times the distance to the tenth neighbour, in the network's units. λ = 0.1, μ = 4 and a reach of 0.25
-are the authors'. Where samples are changed at random, x + r is the changed one moved, and p(·|x) that of the sample as
-it is: both of the paper's perturbations at once.
+are the authors'. Where samples are changed at random, x + r is the changed one moved, and `p(·|x)` that of the sample
+as it is: both of the paper's perturbations at once.
 """
 
 import torch
