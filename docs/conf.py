@@ -54,6 +54,7 @@ html_theme_options = {
 
 def setup(app) -> None:
     app.connect("autodoc-process-docstring", reference.defaults, priority=900)
+    app.connect("autodoc-process-signature", reference.short_arrays)
     app.connect("autodoc-skip-member", reference.foreign)
     app.connect("html-page-context", readable.mend, priority=900)
 

@@ -131,12 +131,14 @@ def remember(name: str) -> None:
 
 def page(name: str) -> str:
     first, rest = told(name)
-    said = f"```text\n{rest}\n```" if rest else ""
+    said = [
+        f"```text\n{part.strip()}\n```" if part.startswith(("    ", "python ")) else part for part in rest.split("\n\n")
+    ]
     code = f"```{{literalinclude}} ../../examples/{name}.py\n:language: python\n```"
     picture, printed = f"![{PICTURES[name]}](../_static/gallery/{name}.png)", f"../_static/gallery/{name}.txt"
     output = f"## What it printed\n\n```{{literalinclude}} {printed}\n:language: text\n```"
     shown = [picture, code, output] if has_run(name) else [code]
-    return "\n\n".join([f"# {title(name)}", first, *([said] if said else []), *shown]) + "\n"
+    return "\n\n".join([f"# {title(name)}", first, *filter(None, said), *shown]) + "\n"
 
 
 # --- pictures, drawn from what an example leaves behind

@@ -3,6 +3,7 @@
 import dataclasses
 import importlib
 import inspect
+import re
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,9 @@ HOOKS = (
     "stream_state",
 )
 FAMILIES = {PrototypeClusterer: "shared-parameters", AutoencoderClusterer: "family-parameters"}
+# numpy's ArrayLike and NDArray as Sphinx spells them out, in signatures with and without the names of modules.
+LIKE_ARRAY = re.compile(r"[~\w.]*_Buffer \| .+? \| [~\w.]*_NestedSequence\[complex \| bytes \| str\]")
+ARRAY = re.compile(r"[~\w.]*ndarray\[tuple\[[~\w.]+, \.\.\.\], [~\w.]*dtype\[([~\w.]+)\]\]")
 MODULES = ("nn", "metrics", "callbacks", "datasets", "plot", "explain", "baselines")
 
 
@@ -231,7 +235,8 @@ def module_page(name: str) -> str:
         files.setdefault(getattr(getattr(module, each), "__module__", module.__name__), []).append(each)
     parts = [title(module.__name__), f".. automodule:: {module.__name__}\n"]
     for file, names in files.items():
-        parts += [title(file.removeprefix(f"{module.__name__}."), "-"), f".. automodule:: {file}\n   :no-index:\n"]
+        if file != module.__name__:
+            parts += [title(file.removeprefix(f"{module.__name__}."), "-"), f".. automodule:: {file}\n   :no-index:\n"]
         for each in names:
             thing = getattr(module, each)
             kind = "class" if inspect.isclass(thing) else "function" if callable(thing) else "data"
@@ -251,8 +256,20 @@ def defaults(app: Any, what: str, name: str, thing: Any, options: Any, lines: li
                 lines.insert(i, f":type {parameter}: default {settings[parameter]!r}")
 
 
+def short_arrays(
+    app: Any, what: str, name: str, thing: Any, options: Any, arguments: str | None, returned: str | None
+) -> tuple[str | None, str | None]:
+    """For autodoc-process-signature: numpy's ArrayLike and NDArray by their names, not by the types they stand for."""
+    arguments, returned = (
+        text and ARRAY.sub(r"NDArray[\1]", LIKE_ARRAY.sub("ArrayLike", text)) for text in (arguments, returned)
+    )
+    return arguments, returned
+
+
 def foreign(app: Any, what: str, name: str, thing: Any, skip: bool, options: Any) -> bool | None:
-    """For autodoc-skip-member: what scikit-learn and PyTorch document themselves."""
+    """For autodoc-skip-member: what scikit-learn and PyTorch document themselves, and fields that signatures name."""
+    if (inspect.getdoc(thing) or "").startswith("Alias for field number"):
+        return True
     home = getattr(thing.fget if isinstance(thing, property) else thing, "__module__", None)
     builtin = home is None and inspect.isroutine(thing)
     return True if builtin or not (home or "diffclust").startswith("diffclust") else None

@@ -34,7 +34,7 @@ def names() -> list[str]:
 
 
 def load(name: str) -> Samples:
-    """A data set: X as images (n, h, w) or (n, h, w, 3), rows (n, d) or sparse rows, and y from 0.
+    """A data set: X as images (n, h, w) or (n, h, w, 3), rows (n, d) or sparse rows, and y from 0::
 
     digits          (1797, 8, 8)        float32 in [0, 1]; comes with scikit-learn, needs no file
     mnist           (70000, 28, 28)     uint8; mnist-test: the last 10,000

@@ -1,4 +1,4 @@
-"""Plots for notebooks: plotly figures, to be shown as they are or restyled. They need `diffclust[report]`.
+"""Plots for notebooks: plotly figures, to be shown as they are or restyled. They need `diffclust[report]`::
 
 from diffclust import plot
 
