@@ -34,21 +34,23 @@ def names() -> list[str]:
 
 
 def load(name: str) -> Samples:
-    """A data set: X as images (n, h, w) or (n, h, w, 3), rows (n, d) or sparse rows, and y from 0::
+    """A data set: X as images (n, h, w) or (n, h, w, 3), rows (n, d) or sparse rows, and y from 0.
 
-    digits          (1797, 8, 8)        float32 in [0, 1]; comes with scikit-learn, needs no file
-    mnist           (70000, 28, 28)     uint8; mnist-test: the last 10,000
-    usps            (9298, 16, 16)      uint8; usps-signed: float32 in [-1, 1], as in Deep k-Means
-    cifar10         (60000, 32, 32, 3)  uint8; cifar10-test: the last 10,000
-    cifar100        (60000, 32, 32, 3)  uint8, y the 100 fine classes
-    cifar100-s1..20 (3000, 32, 32, 3)   one superclass (alphabetical), y its 5 classes
-    coil20          (1440, 32, 32)      uint8
-    optdigits       (5620, 8, 8)        float32 in [0, 1]
-    pendigits       (10992, 16)         float32, 0 to 100
-    20newsgroups    (18846, 2000)       tf-idf of whole messages, as in Deep k-Means
-    reuters-r8      (7674, 2000)        tf-idf of Reuters-21578, eight topics
-    rcv1            (10000, 2000)       one root topic, rows drawn by a fixed seed; terms as in Deep k-Means
-    reuters10k      (10000, 2000)       RCV1 from its token files, as in DEC (the Keras version)
+    By name::
+
+        digits          (1797, 8, 8)        float32 in [0, 1]; comes with scikit-learn, needs no file
+        mnist           (70000, 28, 28)     uint8; mnist-test: the last 10,000
+        usps            (9298, 16, 16)      uint8; usps-signed: float32 in [-1, 1], as in Deep k-Means
+        cifar10         (60000, 32, 32, 3)  uint8; cifar10-test: the last 10,000
+        cifar100        (60000, 32, 32, 3)  uint8, y the 100 fine classes
+        cifar100-s1..20 (3000, 32, 32, 3)   one superclass (alphabetical), y its 5 classes
+        coil20          (1440, 32, 32)      uint8
+        optdigits       (5620, 8, 8)        float32 in [0, 1]
+        pendigits       (10992, 16)         float32, 0 to 100
+        20newsgroups    (18846, 2000)       tf-idf of whole messages, as in Deep k-Means
+        reuters-r8      (7674, 2000)        tf-idf of Reuters-21578, eight topics
+        rcv1            (10000, 2000)       one root topic, rows drawn by a fixed seed; terms as in Deep k-Means
+        reuters10k      (10000, 2000)       RCV1 from its token files, as in DEC (the Keras version)
     """
     if name not in _LOADERS:
         raise ValueError(f"Unknown data set {name!r}{suggestion(name)}")

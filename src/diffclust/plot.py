@@ -1,9 +1,11 @@
-"""Plots for notebooks: plotly figures, to be shown as they are or restyled. They need `diffclust[report]`::
+"""Plots for notebooks: plotly figures, to be shown as they are or restyled.
 
-from diffclust import plot
+They need `diffclust[report]`::
 
-plot.embedding(model, X).show()
-plot.row(model.explain(X[:1])[0]).update_layout(template="plotly_dark")
+    from diffclust import plot
+
+    plot.embedding(model, X).show()
+    plot.row(model.explain(X[:1])[0]).update_layout(template="plotly_dark")
 """
 
 from collections.abc import Mapping, Sequence
