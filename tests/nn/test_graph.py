@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from diffclust.nn import affinity, laplacian
+from diffclust.nn.graph import scales
 
 
 def by_loops(z, n_neighbors):
@@ -81,3 +82,16 @@ def test_rows_far_from_the_origin_have_the_same_neighbours():
     z = torch.randn(60, 3, generator=torch.Generator().manual_seed(0))
     moved = (z.double() + 1000).float()  # what float32 keeps of them
     assert torch.allclose(affinity(moved, 5), affinity(moved.double(), 5).float(), atol=1e-4)
+
+
+def test_the_scale_is_the_lower_median_of_what_is_positive():
+    distances = torch.rand(6, 9, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    distances[0, :4] = 0.0
+    distances[1] = 0.0
+    distances.requires_grad_()
+    found = scales(distances)
+    for row, scale in zip(distances.detach(), found.detach(), strict=True):
+        positive = row[row > 0].sort().values
+        assert scale.item() == (positive[(len(positive) - 1) // 2].item() if len(positive) else 1.0)
+    found.sum().backward()
+    assert torch.equal(distances.grad.sum(1), torch.tensor([1.0, 0, 1, 1, 1, 1], dtype=torch.float64))

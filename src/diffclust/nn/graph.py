@@ -74,8 +74,10 @@ def scales(distances: Tensor) -> Tensor:
     """The median of each row's positive entries, (..., n, m) -> (..., n, 1); one where there are none. Of more than
     twice 256 entries, of about 256 that are evenly spaced."""
     distances = distances[..., :: max(1, distances.shape[-1] // ENOUGH)]
-    positive = distances.masked_fill(distances <= 0, torch.nan)
-    return torch.nan_to_num(positive.nanmedian(-1, keepdim=True).values, nan=1.0)
+    positive = distances > 0
+    ordered = distances.masked_fill(~positive, torch.inf).sort(-1).values  # `median` has no fixed order on a GPU
+    middle = ordered.gather(-1, (positive.sum(-1, keepdim=True) - 1).clamp_min(0) // 2)
+    return middle.masked_fill(middle.isinf(), 1.0)
 
 
 def laplacian(weights: Tensor, normalized: bool = False) -> Tensor:
