@@ -12,16 +12,13 @@ hundred pairs of rows of one class. UMAP needs umap-learn. `blob` and `uniform` 
 to benchmarks/results/auto.csv; what is there is not run again.
 """
 
-import argparse
 import statistics
 import time
-import warnings
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import sheet
-from jobs import results_of
+import sweep
 
 RESULTS = Path(__file__).parent / "results" / "auto.csv"
 COLUMNS = ("data", "method", "seed", "classes", "found", "acc", "nmi", "ari", "noise", "seconds", "device")
@@ -88,14 +85,9 @@ def labels_of(
     return HDBSCAN(min_cluster_size=max(5, len(X) // 100), copy=True).fit_predict(X)
 
 
-def run(folder: Path, name: str, method: str, seed: int, device: str) -> dict[str, Any]:
-    import torch
-
+def run(folder: Path, device: str, name: str, method: str, seed: int) -> list[dict[str, Any]]:
     from diffclust import TELL, metrics  # noqa: F401, before the clock
 
-    if device == "cpu":
-        torch.set_num_threads(1)
-    warnings.simplefilter("ignore")
     X, y = load(folder, name)
     k = len(np.unique(y))
     clock = time.process_time if device == "cpu" else time.perf_counter
@@ -106,7 +98,7 @@ def run(folder: Path, name: str, method: str, seed: int, device: str) -> dict[st
     new = knowledge.get("known", np.full(len(y), -1)) == -1  # rows whose label was not told
     scores = [100 * figure(y[new], labels[new]) for figure in (metrics.accuracy, metrics.nmi, metrics.ari)]
     figures = (*(f"{score:.2f}" for score in scores), f"{100 * np.mean(labels < 0):.1f}", f"{seconds:.1f}", device)
-    return dict(zip(COLUMNS, (name, method, seed, k, len(np.unique(labels[labels >= 0])), *figures), strict=True))
+    return [dict(zip(COLUMNS, (name, method, seed, k, len(np.unique(labels[labels >= 0])), *figures), strict=True))]
 
 
 def show(rows: list[dict[str, str]]) -> None:
@@ -124,29 +116,17 @@ def show(rows: list[dict[str, str]]) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path)
-    parser.add_argument("--sets", default=SETS)
+    parser = sweep.options(__doc__, sets=SETS, seeds=5, results=RESULTS)
     parser.add_argument("--methods", default=";".join(METHODS), help="separated by semicolons")
-    parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--results", type=Path, default=RESULTS)
-    parser.add_argument("--show", action="store_true")
     wish = parser.parse_args()
-    if not wish.show:
-        done = {(row["data"], row["method"], int(row["seed"])) for row in sheet.read(wish.results)}
-        work = [
-            (wish.data, name, method, seed, wish.device)
-            for seed in range(wish.seeds)
-            for name in wish.sets.split(",")
-            for method in wish.methods.split(";")
-            if (name, method, seed) not in done and not (method == "HDBSCAN" and seed > 0)  # nothing in it is random
-        ]
-        for row in results_of(run, work, wish.jobs):
-            sheet.append(wish.results, COLUMNS, [row])
-            print(*row.values(), flush=True)
-    show(sheet.read(wish.results))
+    work = [
+        (name, method, seed)
+        for seed in range(wish.seeds)
+        for name in wish.sets.split(",")
+        for method in wish.methods.split(";")
+        if method != "HDBSCAN" or seed == 0  # nothing in it is random
+    ]
+    show(sweep.sweep(run, work, wish, keys=("data", "method", "seed"), columns=COLUMNS))
 
 
 if __name__ == "__main__":

@@ -10,14 +10,13 @@ score.
 A run that is in the CSV is not repeated.
 """
 
-import argparse
 import statistics
-import warnings
 from collections import defaultdict
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-import sheet
+import sweep
 
 RESULTS = Path(__file__).parent / "results" / "outliers.csv"
 FIELDS = ("data", "outliers", "method", "seed", "auc")
@@ -30,13 +29,13 @@ def outliers_of(X: np.ndarray, left_out: np.ndarray, n: int, generator: np.rando
     return {"class left out": left_out[:n], "columns shuffled": shuffled, "uniform noise": noise}
 
 
-def run(path: Path, seed: int) -> list[dict[str, object]]:
+def run(folder: Path, device: str, name: str, seed: int) -> list[dict[str, Any]]:
     from sklearn.ensemble import IsolationForest
     from sklearn.metrics import roc_auc_score
 
     from diffclust import TELL
 
-    arrays = np.load(path)
+    arrays = np.load(folder / f"{name}.npz")
     X, y = arrays["X"].astype(float), arrays["labels"]
     generator = np.random.default_rng(seed)
     order = generator.permutation(len(X))
@@ -44,7 +43,7 @@ def run(path: Path, seed: int) -> list[dict[str, object]]:
     known, left_out = X[y < y.max()], X[y == y.max()]
     n = 2 * len(known) // 3
     fitted, inliers = known[:n], known[n:]
-    model = TELL(int(y.max()), random_state=seed, device="cpu").fit(fitted)
+    model = TELL(int(y.max()), random_state=seed, device=device).fit(fitted)
     forest = IsolationForest(random_state=seed).fit(fitted)
     scores = {"TELL": model.outlier_score, "IsolationForest": lambda rows: -forest.score_samples(rows)}
     lines = []
@@ -52,7 +51,7 @@ def run(path: Path, seed: int) -> list[dict[str, object]]:
         rows, odds = np.concatenate([inliers, odd]), np.r_[np.zeros(len(inliers)), np.ones(len(odd))]
         for method, score in scores.items():
             auc = f"{roc_auc_score(odds, score(rows)):.3f}"
-            lines.append(dict(zip(FIELDS, (path.stem, kind, method, seed, auc), strict=True)))
+            lines.append(dict(zip(FIELDS, (name, kind, method, seed, auc), strict=True)))
     return lines
 
 
@@ -68,20 +67,9 @@ def show(rows: list[dict[str, str]]) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path)
-    parser.add_argument("--sets", default=SETS)
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--results", type=Path, default=RESULTS)
-    parser.add_argument("--show", action="store_true")
-    wish = parser.parse_args()
-    done = {(row["data"], int(row["seed"])) for row in sheet.read(wish.results)}
-    warnings.simplefilter("ignore")
-    for name in [] if wish.show else wish.sets.split(","):
-        for seed in range(wish.seeds):
-            if (name, seed) not in done:
-                sheet.append(wish.results, FIELDS, run(wish.data / f"{name}.npz", seed))
-    show(sheet.read(wish.results))
+    wish = sweep.options(__doc__, sets=SETS, seeds=3, results=RESULTS).parse_args()
+    work = [(name, seed) for name in wish.sets.split(",") for seed in range(wish.seeds)]
+    show(sweep.sweep(run, work, wish, keys=("data", "seed"), columns=FIELDS))
 
 
 if __name__ == "__main__":

@@ -9,16 +9,13 @@ are matched, and the expected calibration error: the gap between the two in ten 
 are appended to benchmarks/results/sure.csv; what is there is not run again.
 """
 
-import argparse
 import time
-import warnings
 from pathlib import Path
 from typing import Any
 
 import auto
 import numpy as np
-import sheet
-from jobs import results_of
+import sweep
 
 RESULTS = Path(__file__).parent / "results" / "sure.csv"
 COLUMNS = ("data", "seed", "cluster", "rows", "purity", "stability", "confidence", "accuracy", "ece", "seconds")
@@ -45,14 +42,9 @@ def calibration_error(confidence: np.ndarray, right: np.ndarray) -> float:
     return float(sum(gaps) / len(right))
 
 
-def run(folder: Path, name: str, seed: int, device: str) -> list[dict[str, Any]]:
-    import torch
-
+def run(folder: Path, device: str, name: str, seed: int) -> list[dict[str, Any]]:
     from diffclust import TELL
 
-    if device == "cpu":
-        torch.set_num_threads(1)
-    warnings.simplefilter("ignore")
     X, y = auto.load(folder, name)
     y = np.unique(y, return_inverse=True)[1]
     began = time.perf_counter()
@@ -88,23 +80,9 @@ def show(lines: list[dict[str, str]]) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path)
-    parser.add_argument("--sets", default=SETS)
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--results", type=Path, default=RESULTS)
-    parser.add_argument("--show", action="store_true")
-    wish = parser.parse_args()
-    if not wish.show:
-        done = {(line["data"], int(line["seed"])) for line in sheet.read(wish.results)}
-        names, seeds = wish.sets.split(","), range(wish.seeds)
-        work = [(wish.data, name, seed, wish.device) for seed in seeds for name in names if (name, seed) not in done]
-        for lines in results_of(run, work, wish.jobs):
-            sheet.append(wish.results, COLUMNS, lines)
-            print(lines[0]["data"], lines[0]["seed"], flush=True)
-    show(sheet.read(wish.results))
+    wish = sweep.options(__doc__, sets=SETS, seeds=3, results=RESULTS).parse_args()
+    work = [(name, seed) for seed in range(wish.seeds) for name in wish.sets.split(",")]
+    show(sweep.sweep(run, work, wish, keys=("data", "seed"), columns=COLUMNS))
 
 
 if __name__ == "__main__":

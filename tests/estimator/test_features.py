@@ -12,8 +12,8 @@ import diffclust
 from conftest import train
 from diffclust import DCN, TELL, AEKMeans, metrics
 from diffclust.engine.data import Data
-from diffclust.engine.model import NeighbourPretraining
 from diffclust.engine.phase import Phase
+from diffclust.engine.pretraining import NeighbourPretraining
 from diffclust.engine.rows import TensorRows
 from diffclust.engine.runtime import seeded
 from diffclust.estimator.networks import build, compared_as_they_are, row_units

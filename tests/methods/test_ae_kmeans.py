@@ -15,7 +15,7 @@ import diffclust
 from diffclust import DCN, DEC, AEKMeans, CrossMetric, DeepKMeans, VaDE
 from diffclust.cli import app
 from diffclust.engine.data import Batch, Data
-from diffclust.engine.model import LayerPretraining
+from diffclust.engine.pretraining import LayerPretraining
 from diffclust.engine.rows import SparseRows
 from diffclust.nn import DenseAutoencoder, Identity, PoolingAutoencoder
 

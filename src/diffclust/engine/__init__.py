@@ -3,6 +3,8 @@
 A fit reads downwards: `estimator.fit` builds restarts, `loop.train` runs them epoch by epoch, a step is `Phase.step`::
 
     model.py        what a method says: a loss, an assignment, and hooks around a step
+    placing.py      where the centres begin
+    pretraining.py  what the network learns from before the method's own loss, or beside it
     rows.py         samples where they are: in memory, on a disk, in a sparse matrix, in a torch Dataset
     data.py         the same as the methods see them: floating point, on the device, a batch at a time
     feed.py         the batches of training, drawn anew every epoch

@@ -19,8 +19,9 @@ from ..engine.checkpoint import CheckpointFolder
 from ..engine.data import Data
 from ..engine.distributed import Processes, current_processes
 from ..engine.loop import train
-from ..engine.model import ClusterModel, NeighbourPretraining, Pretraining, Trainable
+from ..engine.model import ClusterModel, Trainable
 from ..engine.optimizers import make_optimizer
+from ..engine.pretraining import NeighbourPretraining, Pretraining
 from ..engine.restart import Restart
 from ..engine.run import Run
 from ..engine.runtime import choose_device, learning

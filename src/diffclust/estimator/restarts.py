@@ -12,8 +12,9 @@ from ..callbacks import Watchers
 from ..engine.checkpoint import Checkpoint, CheckpointFolder, comparable
 from ..engine.data import Data
 from ..engine.distributed import current_processes
-from ..engine.model import ClusterModel, NeighbourPretraining, Trainable
+from ..engine.model import ClusterModel, Trainable
 from ..engine.phase import EmbeddedPhase, Phase
+from ..engine.pretraining import NeighbourPretraining
 from ..engine.restart import Job, Restart
 from ..engine.rows import SparseRows, TensorRows
 from ..engine.runtime import Randomness, choose_device, choose_precision, restart_seeds, seeded

@@ -16,8 +16,9 @@ from torch.optim import Optimizer
 from ..engine.accelerate.capture import Steps
 from ..engine.data import Data
 from ..engine.distributed import alone
-from ..engine.model import ClusterModel, NetworkAlone, Trainable
+from ..engine.model import ClusterModel, Trainable
 from ..engine.phase import Phase
+from ..engine.pretraining import NetworkAlone
 from ..engine.rows import TensorRows
 from ..engine.run import fit_temperature
 from ..engine.runtime import Randomness, choose_device, choose_precision, learning

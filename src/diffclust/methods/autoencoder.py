@@ -5,8 +5,9 @@ from typing import Any, ClassVar, Literal
 from torch.optim import Optimizer
 
 from ..engine.data import Data
-from ..engine.model import ClusterModel, LayerPretraining, NeighbourPretraining, Trainable
+from ..engine.model import ClusterModel, Trainable
 from ..engine.optimizers import make_optimizer
+from ..engine.pretraining import LayerPretraining, NeighbourPretraining
 from ..engine.rows import Rows
 from ..estimator import networks
 from ..estimator.base import PrototypeClusterer

@@ -34,7 +34,8 @@ from torch.optim import Optimizer
 
 from ..engine.data import Batch, Data
 from ..engine.guard import Guard
-from ..engine.model import ClusterModel, Losses, Pretraining
+from ..engine.model import ClusterModel, Losses
+from ..engine.pretraining import Pretraining
 from ..estimator.knobs import knob
 from ..estimator.settings import hyperparameters
 from ..nn.autoencoders import Autoencoder

@@ -32,9 +32,10 @@ from ..engine.checkpoint import Checkpoint
 from ..engine.data import Batch, Data
 from ..engine.distributed import current_processes
 from ..engine.loop import train
-from ..engine.model import ClusterModel, Losses, Pretraining
+from ..engine.model import ClusterModel, Losses
 from ..engine.optimizers import make_optimizer
 from ..engine.phase import Callback, Phase
+from ..engine.pretraining import Pretraining
 from ..engine.restart import Job, Restart
 from ..engine.runtime import Randomness, choose_device, free_memory, learning, restart_seeds
 from ..estimator import networks

@@ -19,12 +19,11 @@ from torch import Tensor
 
 from ..engine.data import Batch
 from ..engine.model import Losses
-from ..estimator.base import PrototypeClusterer
 from ..estimator.knobs import knob
 from ..estimator.settings import hyperparameters
 from ..nn.autoencoders import Autoencoder
 from ..nn.cluster import ClusterLayer
-from .partners import PartnerModel, partner_layer
+from .partners import PartnerClusterer, PartnerModel
 
 LEAST = 1e-8  # shares of P below count as this much
 
@@ -50,7 +49,7 @@ class IICModel(PartnerModel):
 
 
 @hyperparameters
-class IIC(PrototypeClusterer):
+class IIC(PartnerClusterer):
     """Invariant information clustering: two versions of a sample tell as much as can be of one another's cluster.
 
     Shared parameters: see `PrototypeClusterer`. For clusters of about one size. A batch should hold many rows of every
@@ -62,10 +61,6 @@ class IIC(PrototypeClusterer):
     """
 
     balance: float = knob(1.0, low=0)
-    init: str | object = "neighbours"
 
     def build_model(self, autoencoder: Autoencoder, n_samples: int) -> IICModel:
-        return IICModel(autoencoder, partner_layer(self.n_clusters, autoencoder, self.network == "identity"), self)
-
-    def offline(self) -> str:
-        return "what it maximises is of many rows at once"
+        return IICModel(autoencoder, self.build_clusters(autoencoder), self)

@@ -23,14 +23,13 @@ from torch import Tensor
 
 from ..engine.data import Batch, Data
 from ..engine.model import Losses
-from ..estimator.base import PrototypeClusterer
 from ..estimator.knobs import knob
 from ..estimator.settings import hyperparameters
 from ..nn.autoencoders import Autoencoder
 from ..nn.cluster import ClusterLayer
 from ..nn.neighbours import nearest_neighbours
 from ..nn.ops import entropy
-from .partners import PartnerModel, partner_layer
+from .partners import PartnerClusterer, PartnerModel
 
 TENTH = 10  # the neighbour that ε(x) goes by
 XI = 0.1  # length of the step d, as a share of ε
@@ -98,7 +97,7 @@ class IMSATModel(PartnerModel):
 
 
 @hyperparameters
-class IMSAT(PrototypeClusterer):
+class IMSAT(PartnerClusterer):
     """Information maximising, self-augmented training: decided, even clusters that no small push changes.
 
     Shared parameters: see `PrototypeClusterer`. For clusters of about one size. The paper begins with random weights
@@ -114,10 +113,6 @@ class IMSAT(PrototypeClusterer):
     weight: float = knob(0.1, low=0)
     balance: float = knob(4.0, low=0)
     reach: float = knob(0.25, low=0)
-    init: str | object = "neighbours"
 
     def build_model(self, autoencoder: Autoencoder, n_samples: int) -> IMSATModel:
-        return IMSATModel(autoencoder, partner_layer(self.n_clusters, autoencoder, self.network == "identity"), self)
-
-    def offline(self) -> str:
-        return "what it maximises is of many rows at once"
+        return IMSATModel(autoencoder, self.build_clusters(autoencoder), self)

@@ -28,7 +28,8 @@ from torch import Tensor
 
 from ..engine.data import Batch, Data
 from ..engine.guard import Guard
-from ..engine.model import ClusterModel, Losses, Pretraining
+from ..engine.model import ClusterModel, Losses
+from ..engine.pretraining import Pretraining
 from ..estimator.base import PrototypeClusterer
 from ..estimator.knobs import knob
 from ..estimator.settings import hyperparameters

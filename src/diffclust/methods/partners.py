@@ -8,6 +8,7 @@ from torch import Tensor
 from ..engine.data import Batch, Data
 from ..engine.model import ClusterModel, Losses
 from ..estimator.base import PrototypeClusterer
+from ..estimator.settings import hyperparameters
 from ..nn.autoencoders import Autoencoder, ScaledRows
 from ..nn.cluster import ClusterLayer
 from ..nn.ops import entropy
@@ -65,8 +66,19 @@ class PartnerModel(ClusterModel):
         return entropy(torch.log_softmax(self.clusters.logits(z), dim=1))
 
 
-def partner_layer(n_clusters: int, autoencoder: Autoencoder, no_network: bool) -> ClusterLayer:
-    """On the sphere where the network learns by reconstruction, as in TELL, and in the plane elsewhere."""
-    sphere = not no_network and not isinstance(autoencoder, ScaledRows)
-    alpha = ON_SPHERE if sphere else IN_PLANE
-    return ClusterLayer(n_clusters, autoencoder.embedding_dim, assignment="softmax", alpha=alpha, sphere=sphere)
+@hyperparameters
+class PartnerClusterer(PrototypeClusterer):
+    """What IIC and IMSAT share beside the model."""
+
+    init: str | object = "neighbours"
+
+    def build_clusters(self, autoencoder: Autoencoder) -> ClusterLayer:
+        """On the sphere where the network learns by reconstruction, as in TELL, and in the plane elsewhere."""
+        sphere = self.network != "identity" and not isinstance(autoencoder, ScaledRows)
+        alpha = ON_SPHERE if sphere else IN_PLANE
+        return ClusterLayer(
+            self.n_clusters, autoencoder.embedding_dim, assignment="softmax", alpha=alpha, sphere=sphere
+        )
+
+    def offline(self) -> str:
+        return "what it maximises is of many rows at once"

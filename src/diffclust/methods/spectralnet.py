@@ -29,7 +29,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..engine.data import Batch, Data
-from ..engine.model import ClusterModel, Losses, Pretraining, Trainable
+from ..engine.model import ClusterModel, Losses, Trainable
+from ..engine.pretraining import Pretraining
 from ..estimator.base import PrototypeClusterer
 from ..estimator.knobs import knob
 from ..estimator.settings import hyperparameters

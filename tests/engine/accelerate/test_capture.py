@@ -12,9 +12,9 @@ from diffclust import DCN, DEC, IDEC, TELL, AEKMeans, CrossMetric, DeepKMeans, S
 from diffclust.engine.accelerate import capture
 from diffclust.engine.accelerate.stack import Stack
 from diffclust.engine.data import Data
-from diffclust.engine.model import NeighbourPretraining
 from diffclust.engine.optimizers import OPTIMIZERS, make_optimizer
 from diffclust.engine.phase import Phase
+from diffclust.engine.pretraining import NeighbourPretraining
 from diffclust.engine.rows import TensorRows
 from diffclust.estimator.restarts import neighbour_graph
 

@@ -1,0 +1,125 @@
+"""What a network learns from where the method's own loss is not all of it: before clustering, and beside it."""
+
+import itertools
+from collections.abc import Hashable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..nn.autoencoders import RowAutoencoder
+from .data import Batch
+from .model import ClusterModel, Losses, Trainable
+
+
+class Pretraining(Trainable):
+    """A model's autoencoder alone, on reconstruction; with `noise`, from inputs that lost that share. `summed`: over
+    the values of a row, not averaged."""
+
+    def __init__(self, model: ClusterModel, noise: float = 0.0, summed: bool = False) -> None:
+        super().__init__()
+        self.model = model
+        self.noise = noise
+        self.values = model.autoencoder.n_values if summed else 1
+
+    def prepare(self, batch: Batch) -> Batch:
+        x = batch.x
+        if not self.noise:
+            return Batch(x, x, batch.index)
+        seen = torch.rand_like(x) >= self.noise
+        return Batch(torch.where(seen, x, self.model.autoencoder.shift), x, batch.index)  # hidden: the network's zero
+
+    def loss(self, batch: Batch) -> Losses:
+        z = self.model.represent(batch.x)
+        return {"reconstruction": self.values * self.model.autoencoder.reconstruction_loss(batch.clean, z)}
+
+    def stack_key(self) -> Hashable | None:
+        network = self.model.network_stack_key()
+        return network and (network, type(self.model), self.model.clusters.sphere, self.values)
+
+    def reconstruct(self, x: Tensor) -> Tensor:
+        return self.model.reconstruct(x)
+
+    def parameters(self, recurse: bool = True) -> Any:
+        return self.model.autoencoder.parameters(recurse)
+
+
+class NeighbourPretraining(Trainable):
+    """A model's encoder alone, such that neighbours stay neighbours; the decoder learns beside it to read what the
+    encoder gives. The learning rate rises, then falls to nothing."""
+
+    fast, slow = 2e-2, 5e-3  # rates this loss is best learnt at by Adam: by the network of rows, and by others
+    decoded = 256  # rows a step that the decoder learns from
+    rising = 0.1  # share of the epochs in which the rate rises
+
+    def __init__(self, model: ClusterModel) -> None:
+        super().__init__()
+        self.model = model
+        self.lr = self.fast if isinstance(model.autoencoder, RowAutoencoder) else self.slow
+
+    def loss(self, batch: Batch) -> Losses:
+        neighbours, z = self.model.neighbour_loss(batch)
+        some = slice(self.decoded)
+        reconstruction = self.model.autoencoder.reconstruction_loss(batch.clean[some], z[some].detach())
+        return {"neighbours": neighbours, "reconstruction": reconstruction}
+
+    def stack_key(self) -> Hashable | None:
+        network = self.model.network_stack_key()
+        return network and (network, type(self.model), self.model.clusters.sphere)
+
+    def rate(self, epoch: int) -> float:
+        done = (epoch + 0.5) / max(1, self.epochs)
+        return min(1.0, done / self.rising) * (1 - done)
+
+    def reconstruct(self, x: Tensor) -> Tensor:
+        return self.model.reconstruct(x)
+
+    def parameters(self, recurse: bool = True) -> Any:
+        return self.model.autoencoder.parameters(recurse)
+
+
+class NetworkAlone(Trainable):
+    """A model's network on the method's own loss, with the centres at rest."""
+
+    def __init__(self, model: ClusterModel) -> None:
+        super().__init__()
+        self.model = model
+        self.resting = ("model.clusters",)
+
+    def loss(self, batch: Batch) -> Losses:
+        self.model.hold_centers()
+        return self.model.loss(batch)
+
+    def parameters(self, recurse: bool = True) -> Any:
+        return self.model.autoencoder.parameters(recurse)
+
+
+class LayerPretraining(Trainable):
+    """One layer of a model's autoencoder and its mirror image, as a denoising autoencoder of what the layers
+    outside of it give: greedy layer-wise training. `noise` is the share hidden of its input and of its code."""
+
+    def __init__(self, model: ClusterModel, depth: int, noise: float = 0.2) -> None:
+        super().__init__()
+        self.model, self.depth, self.noise = model, depth, noise
+        layers = model.autoencoder.layers()
+        self.pair = layers[depth]  # a tuple, so that the weights are registered once, with the model
+        self.outside = tuple(encoder for encoder, _ in layers[:depth])
+        self.width = next(m.in_features for m in self.pair[1].modules() if isinstance(m, nn.Linear))
+
+    def loss(self, batch: Batch) -> Losses:
+        network = self.model.autoencoder
+        with torch.no_grad():
+            h = ((batch.x - network.shift) / network.scale).flatten(1)
+            for encoder in self.outside:
+                h = encoder(h)
+        encoder, decoder = self.pair
+        code = encoder(F.dropout(h, self.noise))[:, : self.width]  # a variational code has more than its means
+        back = decoder(F.dropout(code, self.noise))
+        return {"reconstruction": F.mse_loss(network.activate(back) if self.depth == 0 else back, h)}
+
+    def reconstruct(self, x: Tensor) -> Tensor:
+        return self.model.reconstruct(x)
+
+    def parameters(self, recurse: bool = True) -> Any:
+        return itertools.chain.from_iterable(part.parameters(recurse) for part in self.pair)
