@@ -488,6 +488,18 @@ def test_a_file_name_that_is_not_utf8(works, tmp_path):
     works("report", "model")
 
 
+def test_folders_whose_names_are_not_utf8(works, tmp_path):
+    odd = os.fsdecode(b"caf\xe9")
+    (tmp_path / "photos").mkdir()
+    for kind in (odd, "dogs"):
+        write_images(tmp_path / "photos" / kind, n=6)
+    works("fit", "photos", "-k", 2, "--out", f"model {odd}", *SHORT)
+    assert "labels.csv" in works("predict", f"model {odd}", "photos", "--out", f"{odd}.labels.csv")
+    assert works("report", f"model {odd}").count("caf\\udce9")
+    page = next(tmp_path.glob("**/*.html")).read_text()
+    assert '"caf\\udce9"' in page  # JSON for the character that stands for the byte
+
+
 def test_bad_image_folders(refused, tmp_path):
     refused("fit", write_images(tmp_path / "small", size=(2, 2)), "-k", 2, "--out", "a", says="too small")
     (tmp_path / "none").mkdir()
