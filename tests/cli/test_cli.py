@@ -409,6 +409,16 @@ def test_strict_is_an_exit_code_and_the_warnings_are_the_last_lines(run, tmp_pat
     assert (code, err) == (0, "")
 
 
+def test_repairs_are_told_at_the_end(run, tmp_path, blobs):
+    warnings.simplefilter("always", ConvergenceWarning)
+    np.save(tmp_path / "x.npy", np.repeat([[0.0, 0.0], [5.0, 5.0]], 20, axis=0))  # two points, and four centres
+    words = ("-k", 4, "--method", "dcn", "--set", "network=identity", "--epochs", 6)
+    _, said, _ = run("fit", "x.npy", "--out", "a", *words)
+    assert "dead centres repaired" in said
+    assert json.loads(run("fit", "x.npy", "--out", "a", *words, "--json")[1])["repaired"] >= 4
+    assert "repaired" not in run("fit", rows_npy(tmp_path, *blobs), "-k", 3, "--out", "b", *SHORT)[1]
+
+
 # --- bad data
 
 
