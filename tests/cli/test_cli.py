@@ -409,6 +409,16 @@ def test_strict_is_an_exit_code_and_the_warnings_are_the_last_lines(run, tmp_pat
     assert (code, err) == (0, "")
 
 
+def test_repairs_are_told_at_the_end(run, tmp_path, blobs):
+    warnings.simplefilter("always", ConvergenceWarning)
+    np.save(tmp_path / "x.npy", np.repeat([[0.0, 0.0], [5.0, 5.0]], 20, axis=0))  # two points, and four centres
+    words = ("-k", 4, "--method", "dcn", "--set", "network=identity", "--epochs", 6)
+    _, said, _ = run("fit", "x.npy", "--out", "a", *words)
+    assert "dead centres repaired" in said
+    assert json.loads(run("fit", "x.npy", "--out", "a", *words, "--json")[1])["repaired"] >= 4
+    assert "repaired" not in run("fit", rows_npy(tmp_path, *blobs), "-k", 3, "--out", "b", *SHORT)[1]
+
+
 # --- bad data
 
 
@@ -486,6 +496,18 @@ def test_a_file_name_that_is_not_utf8(works, tmp_path):
     for file in (pd.read_csv("model/labels.csv"), pd.read_csv("labels.csv"), pd.read_parquet("labels.parquet")):
         assert "caf\\udce9.png" in list(file["file"])
     works("report", "model")
+
+
+def test_folders_whose_names_are_not_utf8(works, tmp_path):
+    odd = os.fsdecode(b"caf\xe9")
+    (tmp_path / "photos").mkdir()
+    for kind in (odd, "dogs"):
+        write_images(tmp_path / "photos" / kind, n=6)
+    works("fit", "photos", "-k", 2, "--out", f"model {odd}", *SHORT)
+    assert "labels.csv" in works("predict", f"model {odd}", "photos", "--out", f"{odd}.labels.csv")
+    assert works("report", f"model {odd}").count("caf\\udce9")
+    page = next(tmp_path.glob("**/*.html")).read_text()
+    assert '"caf\\udce9"' in page  # JSON for the character that stands for the byte
 
 
 def test_bad_image_folders(refused, tmp_path):

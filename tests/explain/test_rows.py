@@ -218,6 +218,39 @@ def test_what_more_points_do_not_help_is_left_as_it_is():
     assert sum(seen) < 1000  # of 8,160 in all
 
 
+@pytest.mark.parametrize(
+    "rounded",
+    [lambda t: (1e6 * t.detach()).sin() + t, lambda t: (1e9 + t) - 1e9],
+    ids=["values that are noise", "values that are lost"],
+)
+def test_what_is_all_rounding_is_given_up(rounded):
+    seen = []
+
+    def target(s, i):  # as margins of rows far from all others: differences of numbers too large to have any
+        seen.append(len(s))
+        return rounded(s.sum(1))
+
+    found = integrated_gradients(target, torch.rand(3, 4), torch.zeros(3, 4))
+    assert found.error.min() > 0.01
+    assert sum(seen) < 3 * 2500  # of 3 * 8,432 in all
+
+
+def test_what_has_many_kinks_is_not_given_up():
+    draw = torch.Generator().manual_seed(0)
+    at, bends = torch.rand(5, 300, generator=draw).double(), torch.randn(5, 300, generator=draw).double()
+    down = (bends * (1 - at)).sum(1) - 0.5  # so that little is gained in all, after many ups and downs
+    seen = []
+
+    def zigzag(s, i):
+        seen.append(len(s))
+        return (bends[i] * torch.relu(s - at[i])).sum(1) - down[i] * s[:, 0]
+
+    found = integrated_gradients(zigzag, torch.ones(5, 1).double(), torch.zeros(5, 1).double())
+    assert sum(seen) > 5 * 1500  # more than what is given up costs
+    assert found.error.max() <= 0.005
+    assert torch.allclose(found.values, torch.full((5, 1), 0.5).double(), rtol=0.0051)
+
+
 def test_completeness_on_digits(explained):
     assert max(e.completeness_error for e in explained) < 0.01
     for e in explained:

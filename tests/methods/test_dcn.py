@@ -86,6 +86,7 @@ def test_a_dead_centre_is_repaired(blobs):
     settings = {"network": "identity", "init": far, "epochs": 3, "random_state": 0}
     model = DCN(3, **settings).fit(blobs[0])
     assert model.diagnostics_["repaired"] >= 1
+    assert "dead centre" in str(model.explain_model())
     with pytest.warns(ConvergenceWarning, match=r"empty|Collapse"):
         assert DCN(3, **settings, repair=False).fit(blobs[0]).diagnostics_["repaired"] == 0
 

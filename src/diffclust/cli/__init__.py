@@ -1,6 +1,7 @@
 """The command. Everything heavy is imported when a command runs, so that --help answers at once."""
 
 import contextlib
+import io
 import os
 import signal
 import sys
@@ -69,6 +70,8 @@ def _no_more_ctrl_c() -> None:
 
 
 def _run() -> int | None:
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # names of files are in any encoding, and none ends a command
     with warnings.catch_warnings():
         warnings.showwarning = show_warning
         try:

@@ -46,6 +46,7 @@ class FinishedFit:
             "names": estimator.names_,
             "number": found.get("number"),
             "clustering_loss": estimator.clustering_loss_,
+            "repaired": found["repaired"],
             "seconds": self.seconds,
             "scores": self.scores,
             "columns": None if reading is None else {each.name: each.told for each in reading.columns},
@@ -60,6 +61,7 @@ class FinishedFit:
             ["rows", f"{len(estimator.labels_):,}"],
             ["cluster sizes", " ".join(str(size) for size in found["sizes"])],
             ["clustering loss", f"{estimator.clustering_loss_:.6g}"],
+            *([["dead centres repaired", str(found["repaired"])]] if found["repaired"] else []),
             ["seconds", f"{self.seconds:.1f}"],
             *([name, f"{100 * value:.2f}"] for name, value in self.scores.items()),
         ]

@@ -78,7 +78,7 @@ def page_at(path: str | os.PathLike[str]) -> Path:
 def write_page(path: Path, text: str) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     with written_whole(path) as part:
-        part.write_text(text, encoding="utf-8")
+        part.write_text(text, encoding="utf-8", errors="backslashreplace")  # names of folders are in any encoding
     return path
 
 
