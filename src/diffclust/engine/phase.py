@@ -14,9 +14,7 @@ from torch.optim import Optimizer
 
 from ..nn.autoencoders import Autoencoder, Identity
 from ..nn.parallel import shared_norms, total
-from .accelerate.dense import Copies
-from .accelerate.launch import has_triton
-from .accelerate.layers import fused_ends, fused_layers, rehearse
+from .accelerate.layers import Fusion
 from .data import Batch, Data
 from .feed import Feed, shuffled
 from .model import ClusterModel, Losses, Trainable
@@ -24,13 +22,12 @@ from .rows import TensorRows
 from .runtime import Randomness, autocast, random_states, set_random_states
 
 Record = dict[str, Any]  # {"phase": ..., "epoch": ..., then one number a loss term}
-GraphKey = tuple[int, Hashable, tuple[float, ...]]  # of a step: which phase's, the model's key, the learning rates
+GraphKey = tuple[int, Hashable, Hashable]  # of a step: which phase's, the model's key, learning rates and kernels
 
 NUMBER = (bool, int, float, Tensor)
 LOOKED_AT = 64  # rows whose embedding must be finite when a phase ends
 MAX_FALLBACKS = 3  # how often a run may fall back to finite numbers before it stays where it is
 SNAPSHOT_EVERY = 10  # epochs between the states a run can fall back to
-COMPILE_FROM = 20_000  # steps: from here on the fused convolutions win back the time it takes to compile them
 NORM_BATCHES = 50  # batches that batch norm's final statistics are taken from
 
 
@@ -188,6 +185,8 @@ class Phase:
     def set_up(self) -> None:
         """What steps need, whatever the model does before the first."""
         self.feed = Feed(self.data)
+        steps, alone = self.epochs * self.data.steps, self.data.processes.alone
+        self.fusion = Fusion(self.data.device, self.precision, steps, alone)
         self.callback_states = [None] * len(self.callbacks)
         self._keep_counts_on_the_device()
 
@@ -206,6 +205,7 @@ class Phase:
         """The rows in a new order, and sums at zero."""
         self.data.processes.align(self.model)
         self.feed.begin()
+        self.fusion.begin_epoch()
         self.steps_taken = self.epoch * self.data.steps  # so that a resumed phase counts on
         for amount in self.totals.get(self.model.step_key, {}).values():
             amount.zero_()
@@ -220,21 +220,18 @@ class Phase:
 
     def step(self) -> None:
         device = self.data.device
-        fuses = device.type == "cuda" and self.precision == "bf16" and has_triton()
-        copies = Copies(self.model, device) if fuses else None
+        copies = self.fusion.copies(self.model)
         batch = self.model.prepare(self.feed.batch())
-        long = self.epochs * self.data.steps >= COMPILE_FROM and self.data.processes.alone
-        if long and fuses and not self.totals:  # before the first step
-            with autocast(device, self.precision):
-                rehearse(self.model, batch.x)
-        with autocast(device, self.precision), fused_layers(long, copies), fused_ends(device), shared_norms():
-            losses = self.data.portion(self.model.losses(batch))
+        with autocast(device, self.precision):
+            self.fusion.rehearse(self.model, batch.x)
+            with self.fusion.layers(copies), shared_norms():
+                losses = self.data.portion(self.model.losses(batch))
         if self.optimizer is not None:
             self.optimizer.zero_grad(set_to_none=True)
             learnt = [value for value in losses.values() if value.requires_grad]
             if learnt or not self.model.resting:  # else nothing is left to learn
                 torch.autograd.backward(learnt or list(losses.values()))  # of their sum
-        with fused_ends(device):
+        with self.fusion.ends():
             self.learn(batch, losses)
 
     def learn(self, batch: Batch, losses: Losses) -> None:
@@ -313,7 +310,7 @@ class Phase:
     def graph_key(self) -> GraphKey:
         """Steps of one key do the same work, so that one CUDA graph serves them."""
         rates = tuple(float(group["lr"]) for group in self.optimizer.param_groups) if self.optimizer else ()
-        return id(self), self.model.step_key, rates
+        return id(self), self.model.step_key, (rates, self.fusion.compiled)
 
     def _keep_counts_on_the_device(self) -> None:
         """An optimiser that counts its steps on the host could not be captured."""

@@ -10,11 +10,14 @@ from torch import Tensor, nn
 from ...nn.autoencoders import Autoencoder
 from ...nn.chain import Chain
 from ...nn.cluster import ClusterLayer
+from .compilers import COMPILERS, Compilation
 from .convolutions import convolve, group
 from .dense import Copies, Dense, connect, group_dense
 from .errors import squared_error
 from .launch import can_rehearse, has_triton, rehearsal
 from .sphere import FusedSphere
+
+COMPILE_FROM = 20_000  # steps: from here on the fused convolutions win back what compiling them costs
 
 
 @contextlib.contextmanager
@@ -35,7 +38,7 @@ def fused_ends(device: torch.device) -> Iterator[None]:
 @contextlib.contextmanager
 def fused_layers(convolutions: bool, copies: Copies | None = None) -> Iterator[None]:
     """Inside, chains that train in bf16 on a GPU run their linear layers by few kernels, and with `convolutions` their
-    convolutions too. The kernels of those take some twenty seconds to compile, once a machine: not for short work."""
+    convolutions too."""
 
     def run(chain: Chain, x: Tensor) -> Tensor:
         mixed = x.is_cuda and torch.is_autocast_enabled("cuda")
@@ -59,13 +62,58 @@ def fused_layers(convolutions: bool, copies: Copies | None = None) -> Iterator[N
         Chain.runner = before
 
 
-def rehearse(model: nn.Module, x: Tensor) -> None:
-    """Compile the kernels that training the model's network on such a batch takes, unless that was done before; under
-    the autocast of the training."""
+class Fusion:
+    """Which kernels the steps of a phase run by.
+
+    A long phase uses kernels for its convolutions that take some ten seconds to compile, once a machine. Other
+    processes do so while the first epochs run by PyTorch's own kernels, and the next epoch begins with ours. Where the
+    same bits are promised every time, the first step waits instead.
+
+    Args:
+        steps: how many the phase has at most.
+        alone: whether this process trains without others.
+    """
+
+    def __init__(self, device: torch.device, precision: str, steps: int, alone: bool = True) -> None:
+        self.device = device
+        self.mixed = device.type == "cuda" and precision == "bf16" and has_triton()
+        self.long = self.mixed and steps >= COMPILE_FROM and alone
+        self.compilation: Compilation | None = None
+        self.compiled = not self.long  # whether the kernels are there; those of a short phase are few
+
+    def begin_epoch(self) -> None:
+        self.compiled = self.compiled or (self.compilation is not None and self.compilation.over())
+
+    def copies(self, model: nn.Module) -> Copies | None:
+        """At the beginning of a step: what its linear layers use."""
+        return Copies(model, self.device) if self.mixed and self.compiled else None
+
+    def rehearse(self, model: nn.Module, x: Tensor) -> None:
+        """With the batch of the first step, under the autocast of the training: have the kernels compiled, unless they
+        were before."""
+        if self.compiled or self.compilation is not None:
+            return
+        self.compilation = COMPILERS.compile(kernels_of(model, x), wait=torch.are_deterministic_algorithms_enabled())
+        self.begin_epoch()
+
+    @contextlib.contextmanager
+    def layers(self, copies: Copies | None) -> Iterator[None]:
+        with fused_layers(self.long, copies) if self.compiled else contextlib.nullcontext(), self.ends():
+            yield
+
+    @contextlib.contextmanager
+    def ends(self) -> Iterator[None]:
+        with fused_ends(self.device) if self.compiled else contextlib.nullcontext():
+            yield
+
+
+def kernels_of(model: nn.Module, x: Tensor) -> list[str]:
+    """Those that training the model's network on such a batch takes and that are not compiled yet."""
     networks = [module for module in model.modules() if isinstance(module, Autoencoder)]
     if not networks or not isinstance(networks[0].encoder, Chain) or not can_rehearse():
-        return
+        return []
     twin = copy.deepcopy(networks[0])
-    with rehearsal(), fused_layers(True), fused_ends(x.device), torch.random.fork_rng([x.device]):
+    with rehearsal() as kernels, fused_layers(True), fused_ends(x.device), torch.random.fork_rng([x.device]):
         z = ClusterLayer.arithmetic.unit_rows(twin.encode(x).float())
         torch.autograd.grad(twin.reconstruction_loss(x, z), list(twin.parameters()), allow_unused=True)
+    return kernels
