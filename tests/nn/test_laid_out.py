@@ -6,6 +6,7 @@ from sklearn.datasets import make_blobs
 
 from diffclust.metrics import accuracy
 from diffclust.nn import ClusterLayer, kmeans
+from diffclust.nn.knowledge import clusters_of_known
 from diffclust.nn.layout import laid_out, laid_out_by, place_laid_out
 
 
@@ -26,6 +27,13 @@ def test_what_k_means_cuts_across_is_found(bars):
     assert accuracy(which.numpy(), labels.numpy()) > 0.95
     means = torch.stack([z[labels == j].mean(0) for j in range(2)])
     torch.testing.assert_close(layer.centers.detach(), means)
+
+
+def test_where_something_is_known_it_says_which_is_which(bars):
+    z, which = bars
+    rows, codes = torch.tensor([0, 1, 2, 3]), torch.tensor([1, 0, 1, 0])  # the bars in the other order
+    labels = place_laid_out(ClusterLayer(2, 2), z, lambda u: clusters_of_known(u, 2, u[rows], codes))
+    assert (labels == 1 - which).float().mean() > 0.95
 
 
 def test_others_are_put_where_their_like_is(bars):

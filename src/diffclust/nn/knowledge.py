@@ -18,7 +18,7 @@ from torch import Tensor
 
 from .cluster import ClusterLayer
 from .kmeans import draw_proportional, kmeans, lloyd
-from .ops import squared_distances
+from .ops import one_hot, squared_distances
 
 NARROWEST = 1e-3  # T at least, as a share of the mean distance
 PIECES = 5  # times the clusters, that linked rows are to join
@@ -63,40 +63,53 @@ def knowledge_loss(clusters: ClusterLayer, z: Tensor, codes: Tensor, together: T
     return torch.cat([of_rows, of_pairs]).mean()
 
 
+def clusters_of(known: Knowledge, n_clusters: int, z: Tensor, rows: Tensor, pairs: Tensor) -> tuple[Tensor, Tensor]:
+    """Centres (k, d) and labels (n,) of the rows z (n, d), by the classes that are known, else by links. `rows` (m, d)
+    and `pairs` (p, 2, d) are those of z that something is known of."""
+    if len(known.rows):
+        return clusters_of_known(z, n_clusters, rows, known.codes)
+    return clusters_of_links(z, n_clusters, (pairs[:, 0], pairs[:, 1]), known.together)
+
+
 @torch.no_grad()
-def place_known(clusters: ClusterLayer, z: Tensor, known: Tensor, codes: Tensor) -> None:
-    """Centres from the rows z, where embedded rows `known` (m, d) are of clusters `codes`, 0 to c: k-means (Lloyd) from
-    the means of these, and for clusters that nothing is known of from rows drawn as k-means++ draws (Basu et al.:
-    "Semi-supervised clustering by seeding", ICML 2002). Cluster j stays cluster j."""
-    z, known = clusters.normalize(z), clusters.normalize(known)
-    member = torch.nn.functional.one_hot(codes, int(codes.max()) + 1).to(z.dtype)
+def clusters_of_known(z: Tensor, n_clusters: int, known: Tensor, codes: Tensor) -> tuple[Tensor, Tensor]:
+    """Centres (k, d) and labels (n,) of the rows z (n, d), where rows `known` (m, d) are of clusters `codes`, 0 to c.
+
+    k-means (Lloyd) begins at the means of these, and for clusters that nothing is known of at rows drawn as k-means++
+    draws (Basu et al.: "Semi-supervised clustering by seeding", ICML 2002). Cluster j stays cluster j.
+    """
+    member = one_hot(codes, int(codes.max()) + 1).to(z.dtype)
     centers = member.T @ known / member.sum(0)[:, None]
     nearest = squared_distances(z, centers).amin(1)
-    for _ in range(clusters.n_clusters - len(centers)):
+    for _ in range(n_clusters - len(centers)):
         new = z[draw_proportional(nearest, 1, None)]
         nearest = torch.minimum(nearest, squared_distances(z, new)[:, 0])
         centers = torch.cat([centers, new])
-    clusters.set_centers(lloyd(z, centers).centers)
+    found = lloyd(z, centers)
+    return found.centers, found.labels
 
 
 @torch.no_grad()
-def place_linked(clusters: ClusterLayer, z: Tensor, pairs: tuple[Tensor, Tensor], together: Tensor) -> None:
-    """Centres from the rows z, where embedded `pairs`, (p, d) twice, are together or apart: k-means with `PIECES` times
-    the clusters, whose pieces are joined, cheapest first, until as many are left as are wanted. Joining two costs what
-    it does by Ward's rule, times (1 + a) / (1 + t), where t and a are the links between them that say together and
-    apart, as multiples of what pieces of their sizes would have by chance. A loss cannot do this: it joins what belongs
-    together, and leaves the second centre without rows."""
-    z = clusters.normalize(z)
-    wanted = clusters.n_clusters
-    found = kmeans(z, min(len(z), PIECES * wanted), n_init=10)
-    ends = [squared_distances(clusters.normalize(part), found.centers).argmin(1) for part in pairs]
+def clusters_of_links(
+    z: Tensor, n_clusters: int, pairs: tuple[Tensor, Tensor], together: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Centres (k, d) and labels (n,) of the rows z (n, d), where `pairs`, (p, d) twice, are together or apart.
+
+    k-means with `PIECES` times the clusters, whose pieces are joined, cheapest first, until as many are left as are
+    wanted. Joining two costs what it does by Ward's rule, times (1 + a) / (1 + t), where t and a are the links between
+    them that say together and apart, as multiples of what pieces of their sizes would have by chance. A loss cannot do
+    this: it joins what belongs together, and leaves the second centre without rows.
+    """
+    found = kmeans(z, min(len(z), PIECES * n_clusters), n_init=10)
+    ends = [squared_distances(part, found.centers).argmin(1) for part in pairs]
     links = found.centers.new_zeros(2, len(found.centers), len(found.centers)).double()
     ones = torch.ones(len(together), dtype=torch.double, device=z.device)
     links.index_put_((together.long(), ends[0], ends[1]), ones, accumulate=True)
     apart, linked = links + links.transpose(1, 2)
     size = torch.bincount(found.labels, minlength=len(found.centers)).double().clamp_min(1)
     center, alive = found.centers.double(), torch.ones(len(size), dtype=torch.bool, device=z.device)
-    for _ in range(len(size) - wanted):
+    piece_of = torch.arange(len(size), device=z.device)  # which of those that are left each piece has become part of
+    for _ in range(len(size) - n_clusters):
         weight = size[:, None] * size / (size[:, None] + size)
         chance = len(together) * size[:, None] * size / (len(z) ** 2 / 2)
         cost = weight * squared_distances(center, center) * (chance + apart) / (chance + linked)
@@ -108,4 +121,6 @@ def place_linked(clusters: ClusterLayer, z: Tensor, pairs: tuple[Tensor, Tensor]
             table[i] += table[j]
             table[:, i] += table[:, j]
         alive[j] = False
-    clusters.set_centers(center[alive].to(z.dtype))
+        piece_of[piece_of == j] = i
+    number = alive.cumsum(0) - 1
+    return center[alive].to(z.dtype), number[piece_of[found.labels]]

@@ -5,6 +5,8 @@ that a network by neighbours learns from. In an embedding that was learnt by rec
 k-means cuts the long ones and joins those that touch. Laid out, they are clumps with room between them.
 """
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -18,6 +20,8 @@ RATE = 0.5  # the first step's, in units in which neighbours are about one apart
 DRAWN, FAR = 3, 6  # neighbours and others that a row meets in a step
 AMONG = 5  # rows that one which was not laid out is put among
 BLOCK = 2**24  # distances held at a time
+
+Find = Callable[[Tensor], tuple[Tensor, Tensor]]  # rows (n, d) to centres (k, d) and labels (n,)
 
 
 def laid_out(z: Tensor, graph: NeighbourGraph | None = None) -> Tensor:
@@ -40,17 +44,25 @@ def laid_out(z: Tensor, graph: NeighbourGraph | None = None) -> Tensor:
 
 
 @torch.no_grad()
-def place_laid_out(clusters: ClusterLayer, z: Tensor) -> Tensor | None:
-    """Centres at the means of the clusters that k-means finds where the rows z (n, d) are laid out; which these are
-    (n,). Where they cut no fewer neighbours apart than k-means on z, as with few rows in plain clusters, which a layout
-    may tear, the centres are those of k-means on z, and there is nothing to say of the rows."""
+def place_laid_out(clusters: ClusterLayer, z: Tensor, find: Find | None = None) -> Tensor | None:
+    """Centres at the means of the clusters that k-means, or `find`, finds where the rows z (n, d) are laid out; which
+    these are (n,). Where they cut no fewer neighbours apart than those it finds in z itself, as with few rows in plain
+    clusters, which a layout may tear, the centres are the latter's, and there is nothing to say of the rows."""
     if not bool(z.isfinite().all()):
         raise ValueError("The rows contain NaN or infinity: no centres can be placed on them.")
     k, graph = clusters.n_clusters, NeighbourGraph.of(z, metric="euclidean")
-    labels = kmeans(laid_out(z, graph), k, n_init=30).labels
-    plain = kmeans(z, k, n_init=30, generator=torch.Generator(z.device).manual_seed(0))
-    if graph.cut(plain.labels, k) <= graph.cut(labels, k):
-        clusters.set_centers(plain.centers)
+
+    def by_kmeans(rows: Tensor) -> tuple[Tensor, Tensor]:
+        found = kmeans(rows, k, n_init=30)
+        return found.centers, found.labels
+
+    find = find or by_kmeans
+    _, labels = find(laid_out(z, graph))
+    with torch.random.fork_rng([z.device] if z.is_cuda else []):
+        torch.manual_seed(0)
+        centers, plain = find(z)
+    if graph.cut(plain, k) <= graph.cut(labels, k):
+        clusters.set_centers(centers)
         return None
     member = one_hot(labels, k).to(z)
     clusters.set_centers(member.T @ z / member.sum(0).clamp_min(1)[:, None])
