@@ -1,6 +1,6 @@
 """The same answer elsewhere? Labels from other thread counts, batches, processes, number formats and devices.
 
-    python benchmarks/repeat.py [--methods all] [--jobs 4] [--device cuda] [--out FILE]
+    python benchmarks/repeat.py [--methods all] [--data rows] [--jobs 4] [--device cuda] [--out FILE]
 
 Every method is fitted to 500 handwritten digits, as images and as rows, with its usual settings on one thread of the
 CPU. Beside that: `fit` again with more threads, in another process, with the same values in double precision, and on
@@ -115,6 +115,7 @@ def case(method: str, data: str, device: str | None, settings: dict[str, Any], o
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--methods", default="all")
+    parser.add_argument("--data", default="images,rows")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--device", help="a GPU to compare with")
     parser.add_argument("--epochs", type=int, help="of both parts of the training, for a short look")
@@ -127,7 +128,7 @@ def main() -> None:
     with ProcessPoolExecutor(options.jobs, SPAWN) as pool:
         work = [
             pool.submit(case, known[name], data, options.device, settings, options.out)
-            for data in ("images", "rows")
+            for data in options.data.split(",")
             for name in names
         ]
         for each in work:

@@ -98,6 +98,7 @@ def test_another_default_keeps_the_limits():
         ({"optimizer": lambda parameters: 5}, "optimizer=.* makes a int, which is no torch optimiser"),
         ({"optimizer": len, "lr": 1.0}, "optimizer=.* makes a int"),
         ({"optimizer": int}, "optimizer=.* cannot be made"),
+        ({"deterministic": np.eye(2)}, r"deterministic=array(.|\n)* should be one of True, False"),
     ],
 )
 def test_what_shows_when_it_is_used_is_named(blobs, settings, says):

@@ -100,6 +100,22 @@ def test_answers_beside_another_fit(model, blobs):
     assert seen <= {"narrow", "wide"}
 
 
+def test_another_state_takes_the_place_of_the_former_which_stays_whole(model, blobs):
+    """At one moment: between two assignments hardly a thread would ever look."""
+    X = blobs[0]
+    for teach in (
+        lambda: model.fit(X[:50]),
+        lambda: model.partial_fit(X[:9]),
+        lambda: model.partial_fit(X[:9], learn_network=True),
+    ):
+        former = vars(model)
+        fitted = {name: value for name, value in former.items() if name.endswith("_")}
+        teach()
+        assert vars(model) is not former
+        assert all(former[name] is value for name, value in fitted.items())
+        assert model.model_ is not former["model_"]
+
+
 def test_two_who_teach_take_turns(model, blobs):
     X = blobs[0]
 

@@ -113,6 +113,9 @@ def test_a_wrong_setting_shows_before_anything_is_trained(blobs, at_once):
         fit_together(estimators, blobs[0])
     assert at_once == []
     assert not hasattr(estimators[0], "labels_")
+    for wrong in ({"checkpoint": 5}, {"callbacks": 5}, {"deterministic": np.eye(2)}):
+        with pytest.raises((TypeError, ValueError), match=f"{next(iter(wrong))}="):
+            fit_together([TELL(3, **SHORT), TELL(3, **wrong)], blobs[0])
     with pytest.raises(ValueError, match="n_samples=2"):
         fit_together([TELL(3, **SHORT)], blobs[0][:2])
 

@@ -136,7 +136,8 @@ def learning(deterministic: bool = False) -> Iterator[None]:
         deterministic: whatever is computed on a GPU has the same bits every time; what cannot be is an error. On a CPU
             it is so in any case.
     """
-    exact = deterministic and torch.cuda.is_available()
+    # What is no flag is named by the check of all settings, which comes later.
+    exact = isinstance(deterministic, (bool, np.bool_)) and bool(deterministic) and torch.cuda.is_available()
     with torch.inference_mode(False), torch.enable_grad(), _exactness if exact else contextlib.nullcontext():
         try:
             yield

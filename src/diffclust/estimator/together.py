@@ -39,6 +39,8 @@ def fit_each(pairs: Sequence[tuple[E, Any]]) -> list[E]:
     if len({id(estimator) for estimator in estimators}) < len(estimators):
         raise ValueError("An estimator is there twice: its second fit would overwrite the first.")
     beside = [(estimator, X) for estimator, X in pairs if _may_be_beside(estimator)]
+    for estimator, _ in beside:
+        estimator._check_settings()
     folders = [os.path.abspath(estimator.checkpoint) for estimator, _ in beside if estimator.checkpoint is not None]
     if len(set(folders)) < len(folders):
         raise ValueError("Estimators that are fitted together need a checkpoint folder each.")
