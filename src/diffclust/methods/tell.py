@@ -63,13 +63,22 @@ class TELLModel(MovingCenters):
         z = self.embed(batch.x)
         self.z = z.detach()
         pulled = self.pulled(z)
-        logits = self.clusters.logits(pulled)
-        self.owner = self.choose(batch, logits)
-        own = self.clusters.read_distances(pulled, logits).gather(1, self.owner[:, None])[:, 0]
-        clustering = self.weight * self.spread(own).mean()
+        clustering = self.pull(batch, pulled)
         if not self.network_learns:
             return {"clustering": clustering}
         return {"reconstruction": self.autoencoder.reconstruction_loss(batch.x, z), "clustering": clustering}
+
+    def pull(self, batch: Batch, z: Tensor) -> Tensor:
+        """λ times the mean of `spread` over rows already normalised; and finds `owner`, the centre of each."""
+        clean = batch.x is batch.clean or self.moving_centers
+        if self.clusters.sphere and self.begun is None and clean:
+            factor = 1 / self.clusters.n_clusters
+            self.owner, mean = self.clusters.nearest(z, self.weight * factor, self.weight * 2 * (1 - factor))
+            return mean
+        logits = self.clusters.logits(z)
+        self.owner = self.choose(batch, logits)
+        own = self.clusters.read_distances(z, logits).gather(1, self.owner[:, None])[:, 0]
+        return self.weight * self.spread(own).mean()
 
     def spread(self, own: Tensor) -> Tensor:
         """2 - W_a·h / K for each row, from the squared distance `|h - Ω_a|²`. Off the sphere that distance / K, which

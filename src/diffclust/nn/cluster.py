@@ -35,6 +35,11 @@ class Sphere(Protocol):
         is below one, and back onto the sphere."""
         ...
 
+    def nearest(self, z: Tensor, weight: Tensor, alpha: float, factor: float, constant: float) -> tuple[Tensor, Tensor]:
+        """The largest W_j·z_i of each row, (b,), and the mean over rows of factor · (|z_i|² - W_j·z_i / α) + constant
+        with that j, differentiable."""
+        ...
+
 
 class PlainSphere:
     def unit_rows(self, x: Tensor) -> Tensor:
@@ -43,6 +48,12 @@ class PlainSphere:
     def step(self, weight: Tensor, pull: Tensor, mass: Tensor, step: float | Tensor, length: float) -> None:
         weight.add_(length * step * mass[:, None].clamp_max(1) * F.normalize(pull, dim=1))
         weight.copy_(length * F.normalize(weight, dim=1))
+
+    def nearest(self, z: Tensor, weight: Tensor, alpha: float, factor: float, constant: float) -> tuple[Tensor, Tensor]:
+        products = F.linear(z, weight)
+        owner = largest(products)
+        own = z.square().sum(1) - products.gather(1, owner[:, None])[:, 0] / alpha
+        return owner, factor * own.mean() + constant
 
 
 class ClusterLayer(nn.Module):
@@ -179,6 +190,13 @@ class ClusterLayer(nn.Module):
     def read_distances(self, z: Tensor, logits: Tensor) -> Tensor:
         """`distances` where the logits are known."""
         return torch.sub(z.to(logits.dtype).square().sum(1, keepdim=True), logits, alpha=1 / self.alpha)
+
+    def nearest(self, z: Tensor, factor: float = 1.0, constant: float = 0.0) -> tuple[Tensor, Tensor]:
+        """On the sphere, of rows already normalised: the nearest centre of each, (b,), and the mean of
+        factor · |z_i - Ω_j|² + constant over rows and their nearest centres."""
+        dtype = torch.promote_types(z.dtype, self.weight.dtype)
+        with torch.autocast(z.device.type, enabled=False):
+            return self.arithmetic.nearest(z.to(dtype), self.weight.to(dtype), self.alpha, factor, constant + factor)
 
     def probabilities(self, z: Tensor, temperature: float) -> Tensor:
         """`softmax_j(-|z_i - Ω_j|² / temperature)`: (b, d) -> (b, k), graded where the assignment is hard."""

@@ -11,6 +11,8 @@ from .launch import launch
 ROWS = 16  # a program works on
 WIDEST = 1024  # columns the kernels take: a row is one program's
 EPS = 1e-12  # that of `F.normalize`
+MOST = 2**10, 64, 64  # rows, columns and centres for which one program finds the nearest
+NEAREST = True  # to measure
 
 
 class _UnitRows(torch.autograd.Function):
@@ -34,7 +36,45 @@ class _UnitRows(torch.autograd.Function):
         return out
 
 
+class _Nearest(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, z: Tensor, weight: Tensor, alpha: float, factor: float, constant: float
+    ) -> tuple[Tensor, Tensor]:
+        from . import small_kernels as kernels
+
+        owner, out = torch.empty(len(z), dtype=torch.long, device=z.device), z.new_empty(())
+        launch(
+            kernels.nearest, (1,),
+            z, weight, owner, out, *z.shape, len(weight), 1 / alpha, factor, constant,
+            ROWS=256, CENTERS=max(2, _padded(weight.T)), num_warps=8,
+        )  # fmt: skip
+        ctx.mark_non_differentiable(owner)
+        ctx.save_for_backward(z, weight, owner)
+        ctx.alpha, ctx.factor = alpha, factor
+        return owner, out
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        from . import small_kernels as kernels
+
+        z, weight, owner = ctx.saved_tensors
+        out = torch.empty_like(z)
+        launch(
+            kernels.nearest_gradient, _grid(z),
+            gradients[1], z, weight, owner, out, *z.shape, 1 / ctx.alpha, ctx.factor, ROWS=ROWS, COLUMNS=_padded(z),
+        )  # fmt: skip
+        return out, None, None, None, None
+
+
 class FusedSphere(PlainSphere):
+    def nearest(self, z: Tensor, weight: Tensor, alpha: float, factor: float, constant: float) -> tuple[Tensor, Tensor]:
+        few = NEAREST and all(size <= most for size, most in zip((*z.shape, len(weight)), MOST, strict=True))
+        same = _fits(z) and _fits(weight) and z.is_contiguous() and weight.is_contiguous()
+        if not (few and same) or weight.requires_grad:
+            return super().nearest(z, weight, alpha, factor, constant)
+        return _Nearest.apply(z, weight, alpha, factor, constant)
+
     def unit_rows(self, x: Tensor) -> Tensor:
         return _UnitRows.apply(x) if _fits(x) else super().unit_rows(x)
 
