@@ -94,7 +94,7 @@ class Later:
         chains = [module for module in model.modules() if isinstance(module, Chain)]
         runs = [part for chain in chains for part in group(chain) if isinstance(part, list)]
         parameters = [p for run in runs for p in _parameters(run) if p.requires_grad]
-        self.aside = Aside(device)
+        self.aside = Aside(device, long=True)
         self.known = dict(zip(parameters, _Later.apply(self.aside, *parameters), strict=True)) if parameters else {}
 
     def take(self, parameters: list[Tensor]) -> list[Tensor] | None:

@@ -50,6 +50,7 @@ class _Nearest(torch.autograd.Function):
             ROWS=256, CENTERS=max(2, _padded(weight.T)), num_warps=8,
         )  # fmt: skip
         ctx.mark_non_differentiable(owner)
+        ctx.set_materialize_grads(False)
         ctx.save_for_backward(z, weight, owner)
         ctx.alpha, ctx.factor = alpha, factor
         return owner, out
