@@ -26,7 +26,7 @@ from ..estimator.settings import hyperparameters
 from ..estimator.streams import Arrived
 from ..nn.autoencoders import Autoencoder, ScaledRows
 from ..nn.cluster import ClusterLayer
-from ..nn.ops import largest, one_hot
+from ..nn.ops import largest
 from .moving import CenterUpdate, MovingCenters
 
 LAMBDA = 0.01  # the authors' weight, in which `clustering_loss` is always given
@@ -99,10 +99,10 @@ class TELLModel(MovingCenters):
         return torch.where(begun >= 0, begun, nearest)
 
     def after_step(self, batch: Batch) -> None:
-        member = one_hot(self.owner, self.clusters.n_clusters) if self.moving_centers else None
-        if member is not None:
-            self.members += member.sum(0)
-        self.move_centers(member)
+        sums = self.clusters.sums(self.z, self.owner) if self.moving_centers else None
+        if sums is not None:
+            self.members += sums[1]
+        self.move_centers(sums)
 
     def after_epoch(self, epoch: int, data: Data) -> None:
         if self.repair and self.moving_centers:

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .kmeans import draw_proportional, kmeans, kmeans_plus_plus
-from .ops import ASSIGNMENTS, Assignment, Distance, largest, squared_distances
+from .ops import ASSIGNMENTS, Assignment, Distance, largest, one_hot, squared_distances
 from .parallel import totals
 
 ENOUGH = 256  # rows for which a look in float32 pays
@@ -40,6 +40,10 @@ class Sphere(Protocol):
         with that j, differentiable."""
         ...
 
+    def sums(self, z: Tensor, owner: Tensor, n_clusters: int) -> tuple[Tensor, Tensor]:
+        """Of the rows of each cluster, (k, d), and their number, (k,)."""
+        ...
+
 
 class PlainSphere:
     def unit_rows(self, x: Tensor) -> Tensor:
@@ -54,6 +58,10 @@ class PlainSphere:
         owner = largest(products)
         own = z.square().sum(1) - products.gather(1, owner[:, None])[:, 0] / alpha
         return owner, factor * own.mean() + constant
+
+    def sums(self, z: Tensor, owner: Tensor, n_clusters: int) -> tuple[Tensor, Tensor]:
+        member = one_hot(owner, n_clusters, z.dtype)
+        return member.T @ z, member.sum(0)
 
 
 class ClusterLayer(nn.Module):
@@ -239,6 +247,12 @@ class ClusterLayer(nn.Module):
             pull = member.T @ z
         pull, mass = totals(pull, member.sum(0))
         self.step_(pull, mass, step)
+
+    @torch.no_grad()
+    def sums(self, z: Tensor, owner: Tensor) -> tuple[Tensor, Tensor]:
+        """What `step_` wants of rows already normalised and the clusters they are in."""
+        with torch.autocast(z.device.type, enabled=False):
+            return self.arithmetic.sums(z.to(self.weight.dtype), owner, self.n_clusters)
 
     @torch.no_grad()
     def step_(self, pull: Tensor, mass: Tensor, step: float | Tensor = 0.1) -> None:

@@ -86,6 +86,13 @@ def test_the_nearest_centre(rows, columns, centers):
         torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-7)
 
 
+@pytest.mark.parametrize(("rows", "columns", "centers"), [(1, 1, 1), (300, 10, 10), (30, 65, 6)])
+def test_sums_of_members(rows, columns, centers):
+    z, owner = torch.randn(rows, columns, device=DEVICE), torch.randint(centers, (rows,), device=DEVICE)
+    for found, expected in zip(*(s.sums(z, owner, centers) for s in (FusedSphere(), PlainSphere())), strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+
+
 def test_no_number_has_a_centre_too():
     owner, mean = FusedSphere().nearest(
         torch.full((3, 2), torch.nan, device=DEVICE), torch.ones(3, 2, device=DEVICE), 1.0, 1.0, 0.0

@@ -124,6 +124,8 @@ def kernels_of(model: nn.Module, x: Tensor) -> list[str]:
         loss = twin.reconstruction_loss(x, z)
         for clusters in model.modules():
             if isinstance(clusters, ClusterLayer) and clusters.sphere:
-                loss = loss + ClusterLayer.arithmetic.nearest(z, clusters.weight.detach(), 1.0, 1.0, 1.0)[1]
+                owner, mean = ClusterLayer.arithmetic.nearest(z, clusters.weight.detach(), 1.0, 1.0, 1.0)
+                ClusterLayer.arithmetic.sums(z.detach(), owner, len(clusters.weight))
+                loss = loss + mean
         torch.autograd.grad(loss, list(twin.parameters()), allow_unused=True)
     return kernels

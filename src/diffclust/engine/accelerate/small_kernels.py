@@ -155,6 +155,29 @@ def nearest_gradient(
 
 
 @triton.jit
+def member_sums(
+    z, owner, pull, mass, rows, columns, centers,
+    ROWS: tl.constexpr, CENTERS: tl.constexpr, COLUMNS: tl.constexpr, PDL: tl.constexpr,
+):  # fmt: skip
+    """pull = the sum of the rows that each centre owns, and mass their number."""
+    begin(PDL)
+    j, c = tl.arange(0, CENTERS), tl.arange(0, COLUMNS)
+    sums = tl.zeros((CENTERS, COLUMNS), tl.float32)
+    counts = tl.zeros((CENTERS,), tl.float32)
+    start = 0
+    while start < rows:
+        r = start + tl.arange(0, ROWS)
+        member = (tl.load(owner + r, mask=r < rows, other=-1)[None, :] == j[:, None]).to(tl.float32)
+        here = (r < rows)[:, None] & (c < columns)[None, :]
+        value = tl.load(z + r[:, None] * columns + c[None, :], mask=here, other=0.0)
+        sums = tl.dot(member, value, sums, input_precision="ieee")
+        counts += tl.sum(member, 1)
+        start += ROWS
+    tl.store(pull + j[:, None] * columns + c[None, :], sums, mask=(j < centers)[:, None] & (c < columns)[None, :])
+    tl.store(mass + j, counts, mask=j < centers)
+
+
+@triton.jit
 def squared_error(y, target, partial, count, SIGMOID: tl.constexpr, BLOCK: tl.constexpr, PDL: tl.constexpr):
     """Partial sums of (activate(y) - target)²."""
     begin(PDL)

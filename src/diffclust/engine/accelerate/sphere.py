@@ -11,8 +11,8 @@ from .launch import launch
 ROWS = 16  # a program works on
 WIDEST = 1024  # columns the kernels take: a row is one program's
 EPS = 1e-12  # that of `F.normalize`
-MOST = 2**10, 64, 64  # rows, columns and centres for which one program finds the nearest
-NEAREST = True  # to measure
+MOST = 2**10, 64, 64  # rows, columns and centres that one program is enough for
+NEAREST = SUMS = True  # to measure
 
 
 class _UnitRows(torch.autograd.Function):
@@ -70,11 +70,23 @@ class _Nearest(torch.autograd.Function):
 
 class FusedSphere(PlainSphere):
     def nearest(self, z: Tensor, weight: Tensor, alpha: float, factor: float, constant: float) -> tuple[Tensor, Tensor]:
-        few = NEAREST and all(size <= most for size, most in zip((*z.shape, len(weight)), MOST, strict=True))
-        same = _fits(z) and _fits(weight) and z.is_contiguous() and weight.is_contiguous()
-        if not (few and same) or weight.requires_grad:
+        ready = NEAREST and _small(z, len(weight)) and _fits(weight) and weight.is_contiguous()
+        if not ready or weight.requires_grad:
             return super().nearest(z, weight, alpha, factor, constant)
         return _Nearest.apply(z, weight, alpha, factor, constant)
+
+    def sums(self, z: Tensor, owner: Tensor, n_clusters: int) -> tuple[Tensor, Tensor]:
+        from . import small_kernels as kernels
+
+        if not (SUMS and _small(z, n_clusters)):
+            return super().sums(z, owner, n_clusters)
+        pull, mass = z.new_empty(n_clusters, z.shape[1]), z.new_empty(n_clusters)
+        launch(
+            kernels.member_sums, (1,),
+            z, owner, pull, mass, *z.shape, n_clusters,
+            ROWS=256, CENTERS=max(16, _padded(pull.T)), COLUMNS=max(16, _padded(z)), num_warps=8,
+        )  # fmt: skip
+        return pull, mass
 
     def unit_rows(self, x: Tensor) -> Tensor:
         return _UnitRows.apply(x) if _fits(x) else super().unit_rows(x)
@@ -94,6 +106,11 @@ class FusedSphere(PlainSphere):
 def _fits(x: Tensor) -> bool:
     """Whether the kernels take such rows."""
     return x.ndim == 2 and x.dtype == torch.float32 and 0 < x.shape[1] <= WIDEST and len(x) > 0
+
+
+def _small(z: Tensor, centers: int) -> bool:
+    sizes = zip((*z.shape, centers), MOST, strict=False)
+    return _fits(z) and z.is_contiguous() and all(size <= most for size, most in sizes)
 
 
 def _grid(x: Tensor) -> tuple[int]:
