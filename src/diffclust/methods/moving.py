@@ -72,4 +72,5 @@ class MovingCenters(ClusterModel):
         elif self.moving_centers and sums is None:
             self.clusters.move_(self.z, self.step)
         elif self.moving_centers and sums is not None:
-            self.clusters.step_(*totals(*sums), self.step)
+            pull, mass = totals(*sums)
+            self.clusters.step_(pull, mass, self.step)

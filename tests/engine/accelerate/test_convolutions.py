@@ -44,7 +44,9 @@ def everything(stack, x, run, weight):
 
 @pytest.mark.parametrize("half", [0, 1])
 @pytest.mark.parametrize("shape", [(1, 4, 4), pytest.param((3, 5, 6), marks=pytest.mark.gpu)])  # slow when interpreted
-def test_a_chain_is_its_layers(shape, half):
+@pytest.mark.parametrize("many", [convolutions.MANY, 0], ids=["few pixels", "many"])
+def test_a_chain_is_its_layers(shape, half, many, monkeypatch):
+    monkeypatch.setattr(convolutions, "MANY", many)
     stack, x = stacks(shape)[half]
     plain, fused = copy.deepcopy(stack), copy.deepcopy(stack)
     (layers,) = group(fused)
