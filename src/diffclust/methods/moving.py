@@ -9,7 +9,6 @@ from ..engine.data import Data
 from ..engine.model import ClusterModel
 from ..nn.autoencoders import Autoencoder
 from ..nn.cluster import ClusterLayer, Start
-from ..nn.parallel import totals
 
 CenterUpdate = Literal["normalized", "optimizer", "unnormalized"]
 
@@ -72,5 +71,4 @@ class MovingCenters(ClusterModel):
         elif self.moving_centers and sums is None:
             self.clusters.move_(self.z, self.step)
         elif self.moving_centers and sums is not None:
-            pull, mass = totals(*sums)
-            self.clusters.step_(pull, mass, self.step)
+            self.clusters.step_together_(*sums, self.step)

@@ -245,14 +245,18 @@ class ClusterLayer(nn.Module):
         member = self.assignment(self.logits(z)) if member is None else member
         with torch.autocast(z.device.type, enabled=False):
             pull = member.T @ z
-        pull, mass = totals(pull, member.sum(0))
-        self.step_(pull, mass, step)
+        self.step_together_(pull, member.sum(0), step)
 
     @torch.no_grad()
     def sums(self, z: Tensor, owner: Tensor) -> tuple[Tensor, Tensor]:
         """What `step_` wants of rows already normalised and the clusters they are in."""
         with torch.autocast(z.device.type, enabled=False):
             return self.arithmetic.sums(z.to(self.weight.dtype), owner, self.n_clusters)
+
+    def step_together_(self, pull: Tensor, mass: Tensor, step: float | Tensor = 0.1) -> None:
+        """`step_` by the sums of all processes that share a batch."""
+        pull, mass = totals(pull, mass)
+        self.step_(pull, mass, step)
 
     @torch.no_grad()
     def step_(self, pull: Tensor, mass: Tensor, step: float | Tensor = 0.1) -> None:
