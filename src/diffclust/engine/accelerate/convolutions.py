@@ -13,7 +13,6 @@ from .launch import launch
 
 ROWS, WARPS = 128, 4  # pixels a program works on, and with how many warps: the best of eight choices on an H200
 MANY = 132  # programs: with fewer, smaller ones fill more of a GPU
-TO_ONE = FROM_ONE = SPREAD = SMALLER = LATE = True  # to measure
 CHUNKS = 88  # programs a weight's gradient is split over, three times: a program for each row of taps
 
 
@@ -154,7 +153,7 @@ def _gather(
     b, x_height, x_width, c_in = x.y.shape
     y_height, y_width, c_out = shape
     y = x.y.new_empty(b, *shape)
-    if TO_ONE and c_out == 1 and stride == 1 and not sums and below is None:
+    if c_out == 1 and stride == 1 and not sums and below is None:
         pairs = b * ((y_height + 1) // 2) * y_width
         launch(
             kernels.convolve_to_one, (-(-pairs // (ROWS // 2)),),
@@ -165,13 +164,13 @@ def _gather(
         return y, None
     split = backward and stride == 2
     pixels = b * ((y_height + 1) // 2) * ((y_width + 1) // 2) if split else b * y_height * y_width
-    at_once = SPREAD and split and c_in > 1 and pixels > MANY * ROWS
-    rows = ROWS if not SMALLER or (4 if split else 1) * pixels > MANY * ROWS else ROWS // 2
+    at_once = split and c_in > 1 and pixels > MANY * ROWS
+    rows = ROWS if (4 if split else 1) * pixels > MANY * ROWS else ROWS // 2
     grid = (-(-pixels // rows), 4 if split and not at_once else 1)
     programs = grid[0] * (4 if split else 1)
     partial = y.new_empty(2, c_out, programs, dtype=torch.float32) if sums or below else None
     under = below or Normed(y)
-    kind = {} if at_once else {"STRIDE": stride, "BACKWARD": backward, "ONE": FROM_ONE}
+    kind = {} if at_once else {"STRIDE": stride, "BACKWARD": backward}
     launch(
         kernels.convolve_spread if at_once else kernels.convolve, grid,
         x.y, weight, weight if bias is None else bias, y, x.row(0), x.row(1),

@@ -58,7 +58,7 @@ def convolve(
     batch, x_height, x_width, y_height, y_width, stride_in, stride_out, stride_tap, programs,
     C_IN: tl.constexpr, C_OUT: tl.constexpr, PAD_IN: tl.constexpr, PAD_OUT: tl.constexpr,
     STRIDE: tl.constexpr, BACKWARD: tl.constexpr, NORMED: tl.constexpr, BIASED: tl.constexpr,
-    EPILOGUE: tl.constexpr, ROWS: tl.constexpr, ONE: tl.constexpr, PDL: tl.constexpr,
+    EPILOGUE: tl.constexpr, ROWS: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     """y = the gather of x with `weight`. NORMED: x is read through relu(scale·x + shift). EPILOGUE "sums": Σ y and Σ y²
     of each channel, for batch norm; "masked": y is a gradient, stopped where relu(bn(below)) is zero, and the sums
@@ -80,7 +80,7 @@ def convolve(
     here = (b < batch) & (oy < y_height) & (ox < y_width)
     ci, co = tl.arange(0, PAD_IN), tl.arange(0, PAD_OUT)
     out = tl.zeros((ROWS, PAD_OUT), dtype=tl.float32)
-    if C_IN == 1 and not ONE:  # all taps at once, in the place of channels
+    if C_IN == 1:  # all taps at once, in the place of channels
         tap = tl.arange(0, PAD_IN)
         if BACKWARD:
             ty, tx = oy[:, None] + 1 - tap[None, :] // 3, ox[:, None] + 1 - tap[None, :] % 3
@@ -115,23 +115,16 @@ def convolve(
             if wanted:
                 inside = here & (ty >= 0) & (ty < x_height) & (tx >= 0) & (tx < x_width)
                 pixel = (b * x_height + ty) * x_width + tx
-                if C_IN == 1:  # too few for the tensor cores
-                    value = tl.load(x + pixel, mask=inside, other=0.0).to(tl.float32)
-                    if NORMED:
-                        value = tl.where(inside, tl.maximum(value * tl.load(scale) + tl.load(shift), 0.0), 0.0)
-                    w = tl.load(weight + co * stride_out + tap * stride_tap, mask=co < C_OUT, other=0.0)
-                    out += value[:, None] * w[None, :]
-                else:
-                    at = pixel[:, None] * C_IN + ci[None, :]
-                    there = inside[:, None] & (ci < C_IN)[None, :]
-                    value = tl.load(x + at, mask=there, other=0.0)
-                    if NORMED:
-                        value = tl.where(there, tl.maximum(value.to(tl.float32) * factor + offset, 0.0), 0.0)
-                        value = value.to(x.dtype.element_ty)
-                    tile = weight + ci[:, None] * stride_in + co[None, :] * stride_out + tap * stride_tap
-                    w = tl.load(tile, mask=(ci < C_IN)[:, None] & (co < C_OUT)[None, :], other=0.0)
-                    w = w.to(x.dtype.element_ty)
-                    out = tl.dot(value, w, out, input_precision="ieee")
+                at = pixel[:, None] * C_IN + ci[None, :]
+                there = inside[:, None] & (ci < C_IN)[None, :]
+                value = tl.load(x + at, mask=there, other=0.0)
+                if NORMED:
+                    value = tl.where(there, tl.maximum(value.to(tl.float32) * factor + offset, 0.0), 0.0)
+                    value = value.to(x.dtype.element_ty)
+                tile = weight + ci[:, None] * stride_in + co[None, :] * stride_out + tap * stride_tap
+                w = tl.load(tile, mask=(ci < C_IN)[:, None] & (co < C_OUT)[None, :], other=0.0)
+                w = w.to(x.dtype.element_ty)
+                out = tl.dot(value, w, out, input_precision="ieee")
     finish(
         out, bias, y, below, below_scale, below_shift, below_mean, below_rstd, partial, b, oy, ox, here, slot,
         y_height, y_width, programs, C_OUT, PAD_OUT, BIASED, EPILOGUE,

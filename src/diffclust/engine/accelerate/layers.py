@@ -10,7 +10,6 @@ from torch import Tensor, nn
 from ...nn.autoencoders import Autoencoder
 from ...nn.chain import Chain
 from ...nn.cluster import ClusterLayer
-from . import convolutions as measured
 from .compilers import COMPILERS, Compilation
 from .convolutions import Later, convolve, group
 from .dense import Copies, Dense, connect, group_dense
@@ -103,7 +102,7 @@ class Fusion:
         if not self.compiled:
             yield
             return
-        later = Later(model, self.device) if self.long and measured.LATE else None
+        later = Later(model, self.device) if self.long else None
         with fused_layers(self.long, copies, later), self.ends():
             yield
 

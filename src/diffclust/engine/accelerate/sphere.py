@@ -12,7 +12,6 @@ ROWS = 16  # a program works on
 WIDEST = 1024  # columns the kernels take: a row is one program's
 EPS = 1e-12  # that of `F.normalize`
 MOST = 2**10, 64, 64  # rows, columns and centres that one program is enough for
-NEAREST = SUMS = True  # to measure
 
 
 class _UnitRows(torch.autograd.Function):
@@ -70,7 +69,7 @@ class _Nearest(torch.autograd.Function):
 
 class FusedSphere(PlainSphere):
     def nearest(self, z: Tensor, weight: Tensor, alpha: float, factor: float, constant: float) -> tuple[Tensor, Tensor]:
-        ready = NEAREST and _small(z, len(weight)) and _fits(weight) and weight.is_contiguous()
+        ready = _small(z, len(weight)) and _fits(weight) and weight.is_contiguous()
         if not ready or weight.requires_grad:
             return super().nearest(z, weight, alpha, factor, constant)
         return _Nearest.apply(z, weight, alpha, factor, constant)
@@ -78,7 +77,7 @@ class FusedSphere(PlainSphere):
     def sums(self, z: Tensor, owner: Tensor, n_clusters: int) -> tuple[Tensor, Tensor]:
         from . import small_kernels as kernels
 
-        if not (SUMS and _small(z, n_clusters)):
+        if not _small(z, n_clusters):
             return super().sums(z, owner, n_clusters)
         pull, mass = z.new_empty(n_clusters, z.shape[1]), z.new_empty(n_clusters)
         launch(
