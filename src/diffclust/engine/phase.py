@@ -224,7 +224,7 @@ class Phase:
         batch = self.model.prepare(self.feed.batch())
         with autocast(device, self.precision):
             self.fusion.rehearse(self.model, batch.x)
-            with self.fusion.layers(copies), shared_norms():
+            with self.fusion.layers(self.model, copies), shared_norms():
                 losses = self.data.portion(self.model.losses(batch))
         if self.optimizer is not None:
             self.optimizer.zero_grad(set_to_none=True)

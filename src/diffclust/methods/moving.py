@@ -63,9 +63,12 @@ class MovingCenters(ClusterModel):
         if self.moving_centers and self.center_update == "optimizer":
             self.clusters.normalize_gradient_(self.step)
 
-    def move_centers(self, member: Tensor | None = None) -> None:
-        """After the optimiser's step. I_ij is `member` (b, k), by default the layer's own assignment."""
+    def move_centers(self, sums: tuple[Tensor, Tensor] | None = None) -> None:
+        """After the optimiser's step. `sums` are those of each centre's members, by default by the layer's own
+        assignment."""
         if not self.closed_form:
             self.clusters.bound_()
-        elif self.moving_centers:
-            self.clusters.move_(self.z, self.step, member)
+        elif self.moving_centers and sums is None:
+            self.clusters.move_(self.z, self.step)
+        elif self.moving_centers and sums is not None:
+            self.clusters.step_together_(*sums, self.step)

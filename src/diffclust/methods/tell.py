@@ -26,7 +26,7 @@ from ..estimator.settings import hyperparameters
 from ..estimator.streams import Arrived
 from ..nn.autoencoders import Autoencoder, ScaledRows
 from ..nn.cluster import ClusterLayer
-from ..nn.ops import largest, one_hot
+from ..nn.ops import largest
 from .moving import CenterUpdate, MovingCenters
 
 LAMBDA = 0.01  # the authors' weight, in which `clustering_loss` is always given
@@ -63,13 +63,22 @@ class TELLModel(MovingCenters):
         z = self.embed(batch.x)
         self.z = z.detach()
         pulled = self.pulled(z)
-        logits = self.clusters.logits(pulled)
-        self.owner = self.choose(batch, logits)
-        own = self.clusters.read_distances(pulled, logits).gather(1, self.owner[:, None])[:, 0]
-        clustering = self.weight * self.spread(own).mean()
+        clustering = self.pull(batch, pulled)
         if not self.network_learns:
             return {"clustering": clustering}
         return {"reconstruction": self.autoencoder.reconstruction_loss(batch.x, z), "clustering": clustering}
+
+    def pull(self, batch: Batch, z: Tensor) -> Tensor:
+        """λ times the mean of `spread` over rows already normalised; and finds `owner`, the centre of each."""
+        clean = batch.x is batch.clean or self.moving_centers
+        if self.clusters.sphere and self.begun is None and clean:
+            factor = 1 / self.clusters.n_clusters
+            self.owner, mean = self.clusters.nearest(z, self.weight * factor, self.weight * 2 * (1 - factor))
+            return mean
+        logits = self.clusters.logits(z)
+        self.owner = self.choose(batch, logits)
+        own = self.clusters.read_distances(z, logits).gather(1, self.owner[:, None])[:, 0]
+        return self.weight * self.spread(own).mean()
 
     def spread(self, own: Tensor) -> Tensor:
         """2 - W_a·h / K for each row, from the squared distance `|h - Ω_a|²`. Off the sphere that distance / K, which
@@ -90,10 +99,10 @@ class TELLModel(MovingCenters):
         return torch.where(begun >= 0, begun, nearest)
 
     def after_step(self, batch: Batch) -> None:
-        member = one_hot(self.owner, self.clusters.n_clusters) if self.moving_centers else None
-        if member is not None:
-            self.members += member.sum(0)
-        self.move_centers(member)
+        sums = self.clusters.sums(self.z, self.owner) if self.moving_centers else None
+        if sums is not None:
+            self.members += sums[1]
+        self.move_centers(sums)
 
     def after_epoch(self, epoch: int, data: Data) -> None:
         if self.repair and self.moving_centers:

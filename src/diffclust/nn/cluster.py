@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .kmeans import draw_proportional, kmeans, kmeans_plus_plus
-from .ops import ASSIGNMENTS, Assignment, Distance, largest, squared_distances
+from .ops import ASSIGNMENTS, Assignment, Distance, largest, one_hot, squared_distances
 from .parallel import totals
 
 ENOUGH = 256  # rows for which a look in float32 pays
@@ -35,6 +35,15 @@ class Sphere(Protocol):
         is below one, and back onto the sphere."""
         ...
 
+    def nearest(self, z: Tensor, weight: Tensor, alpha: float, factor: float, constant: float) -> tuple[Tensor, Tensor]:
+        """The largest W_j·z_i of each row, (b,), and the mean over rows of factor · (|z_i|² - W_j·z_i / α) + constant
+        with that j, differentiable."""
+        ...
+
+    def sums(self, z: Tensor, owner: Tensor, n_clusters: int) -> tuple[Tensor, Tensor]:
+        """Of the rows of each cluster, (k, d), and their number, (k,)."""
+        ...
+
 
 class PlainSphere:
     def unit_rows(self, x: Tensor) -> Tensor:
@@ -43,6 +52,16 @@ class PlainSphere:
     def step(self, weight: Tensor, pull: Tensor, mass: Tensor, step: float | Tensor, length: float) -> None:
         weight.add_(length * step * mass[:, None].clamp_max(1) * F.normalize(pull, dim=1))
         weight.copy_(length * F.normalize(weight, dim=1))
+
+    def nearest(self, z: Tensor, weight: Tensor, alpha: float, factor: float, constant: float) -> tuple[Tensor, Tensor]:
+        products = F.linear(z, weight)
+        owner = largest(products)
+        own = z.square().sum(1) - products.gather(1, owner[:, None])[:, 0] / alpha
+        return owner, factor * own.mean() + constant
+
+    def sums(self, z: Tensor, owner: Tensor, n_clusters: int) -> tuple[Tensor, Tensor]:
+        member = one_hot(owner, n_clusters, z.dtype)
+        return member.T @ z, member.sum(0)
 
 
 class ClusterLayer(nn.Module):
@@ -180,6 +199,13 @@ class ClusterLayer(nn.Module):
         """`distances` where the logits are known."""
         return torch.sub(z.to(logits.dtype).square().sum(1, keepdim=True), logits, alpha=1 / self.alpha)
 
+    def nearest(self, z: Tensor, factor: float = 1.0, constant: float = 0.0) -> tuple[Tensor, Tensor]:
+        """On the sphere, of rows already normalised: the nearest centre of each, (b,), and the mean of
+        factor · |z_i - Ω_j|² + constant over rows and their nearest centres."""
+        dtype = torch.promote_types(z.dtype, self.weight.dtype)
+        with torch.autocast(z.device.type, enabled=False):
+            return self.arithmetic.nearest(z.to(dtype), self.weight.to(dtype), self.alpha, factor, constant + factor)
+
     def probabilities(self, z: Tensor, temperature: float) -> Tensor:
         """`softmax_j(-|z_i - Ω_j|² / temperature)`: (b, d) -> (b, k), graded where the assignment is hard."""
         return torch.softmax(self.logits(z) / (self.alpha * temperature), dim=1)
@@ -219,7 +245,17 @@ class ClusterLayer(nn.Module):
         member = self.assignment(self.logits(z)) if member is None else member
         with torch.autocast(z.device.type, enabled=False):
             pull = member.T @ z
-        pull, mass = totals(pull, member.sum(0))
+        self.step_together_(pull, member.sum(0), step)
+
+    @torch.no_grad()
+    def sums(self, z: Tensor, owner: Tensor) -> tuple[Tensor, Tensor]:
+        """What `step_` wants of rows already normalised and the clusters they are in."""
+        with torch.autocast(z.device.type, enabled=False):
+            return self.arithmetic.sums(z.to(self.weight.dtype), owner, self.n_clusters)
+
+    def step_together_(self, pull: Tensor, mass: Tensor, step: float | Tensor = 0.1) -> None:
+        """`step_` by the sums of all processes that share a batch."""
+        pull, mass = totals(pull, mass)
         self.step_(pull, mass, step)
 
     @torch.no_grad()

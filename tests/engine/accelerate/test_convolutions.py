@@ -6,7 +6,9 @@ import pytest
 import torch
 from torch import nn
 
-from diffclust.engine.accelerate.convolutions import Layer, convolve, group, known
+from diffclust.engine.accelerate import convolutions
+from diffclust.engine.accelerate.aside import Aside
+from diffclust.engine.accelerate.convolutions import Later, Layer, convolve, group, known
 from diffclust.engine.accelerate.launch import has_triton
 from diffclust.engine.accelerate.layers import fused_layers
 from diffclust.nn import ConvAutoencoder
@@ -42,7 +44,9 @@ def everything(stack, x, run, weight):
 
 @pytest.mark.parametrize("half", [0, 1])
 @pytest.mark.parametrize("shape", [(1, 4, 4), pytest.param((3, 5, 6), marks=pytest.mark.gpu)])  # slow when interpreted
-def test_a_chain_is_its_layers(shape, half):
+@pytest.mark.parametrize("many", [convolutions.MANY, 0], ids=["few pixels", "many"])
+def test_a_chain_is_its_layers(shape, half, many, monkeypatch):
+    monkeypatch.setattr(convolutions, "MANY", many)
     stack, x = stacks(shape)[half]
     plain, fused = copy.deepcopy(stack), copy.deepcopy(stack)
     (layers,) = group(fused)
@@ -61,6 +65,43 @@ def test_a_chain_is_its_layers(shape, half):
         torch.testing.assert_close(found[name], expected[name], rtol=1e-3, atol=1e-3)
     for name in skipped:  # a bias before batch norm changes nothing
         assert expected[name].abs().max() < 1e-3
+
+
+@pytest.mark.parametrize("uses", [1, 2])
+def test_gradients_that_are_waited_for_at_the_end(uses, monkeypatch):
+    """Those of the second chain, whose backward comes first, are joined after the backward of the first."""
+    chains = nn.Sequential(Chain(nn.Conv2d(1, 2, 3, padding=1)), Chain(nn.ConvTranspose2d(2, 1, 3, padding=1))).to(
+        DEVICE
+    )
+    x, seen = torch.rand(2, 1, 3, 4, device=DEVICE), []
+    plain = copy.deepcopy(chains)
+    plain(x).square().sum().mul(uses).backward()
+    monkeypatch.setattr(
+        Later, "__init__", watched(Later.__init__, lambda self, *_: self.aside.__dict__.update(seen=seen))
+    )
+    monkeypatch.setattr(
+        Aside, "join", watched(Aside.join, lambda self: seen.append("later" if hasattr(self, "seen") else "now"))
+    )
+    monkeypatch.setattr(
+        convolutions, "_weight_gradient", watched(convolutions._weight_gradient, lambda *_: seen.append("gradient"))
+    )
+    later = Later(chains, x.device)
+    runs = [next(iter(group(chain))) for chain in chains]
+    (sum(convolve(convolve(x, runs[0], later), runs[1], later).square().sum() for _ in range(uses))).backward()
+    assert seen[-1] == "later"
+    assert seen.count("gradient") == 2 * uses
+    assert seen.count("now") == 2 * (uses - 1)
+    for p, q in zip(chains.parameters(), plain.parameters(), strict=True):
+        torch.testing.assert_close(p.grad, q.grad, rtol=1e-3, atol=1e-3)
+
+
+def watched(work, note):
+    def run(*arguments):
+        result = work(*arguments)
+        note(*arguments)
+        return result
+
+    return run
 
 
 def test_what_the_kernels_know():

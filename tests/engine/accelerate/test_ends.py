@@ -69,3 +69,39 @@ def test_plain_forms_come_back():
     assert Autoencoder.squared_error is base.squared_error
     with fused_ends(torch.device("cpu")):
         assert type(ClusterLayer.arithmetic) is PlainSphere
+
+
+@pytest.mark.parametrize(("rows", "columns", "centers"), [(1, 1, 1), (300, 10, 10), (21, 65, 3), (30, 7, 6)])
+def test_the_nearest_centre(rows, columns, centers):
+    z = PlainSphere().unit_rows(torch.randn(rows, columns, device=DEVICE))
+    weight = 3 * PlainSphere().unit_rows(torch.randn(centers, columns, device=DEVICE))
+    found, expected = [], []
+    for sphere, results in ((FusedSphere(), found), (PlainSphere(), expected)):
+        x = z.clone().requires_grad_()
+        owner, mean = sphere.nearest(x, weight, 1.5, 0.3, 0.7)
+        (2 * mean).backward()
+        results += [owner, mean.detach(), x.grad]
+    assert torch.equal(found[0], expected[0])
+    for a, b in zip(found[1:], expected[1:], strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize(("rows", "columns", "centers"), [(1, 1, 1), (300, 10, 10), (30, 65, 6)])
+def test_sums_of_members(rows, columns, centers):
+    z, owner = torch.randn(rows, columns, device=DEVICE), torch.randint(centers, (rows,), device=DEVICE)
+    for found, expected in zip(*(s.sums(z, owner, centers) for s in (FusedSphere(), PlainSphere())), strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_no_number_has_a_centre_too():
+    owner, mean = FusedSphere().nearest(
+        torch.full((3, 2), torch.nan, device=DEVICE), torch.ones(3, 2, device=DEVICE), 1.0, 1.0, 0.0
+    )
+    assert bool(((owner >= 0) & (owner < 3)).all())
+    assert bool(mean.isnan())
+
+
+def test_centres_that_learn_have_gradients():
+    z, weight = torch.randn(4, 3, device=DEVICE), torch.randn(2, 3, device=DEVICE, requires_grad=True)
+    FusedSphere().nearest(z, weight, 1.0, 1.0, 0.0)[1].backward()
+    assert weight.grad is not None

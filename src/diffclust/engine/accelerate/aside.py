@@ -34,9 +34,14 @@ def has_room() -> bool:
 
 class Aside:
     """A second stream beside the current one; on a CPU, or where it is not wanted, nothing at all. `join` before any
-    result is used."""
+    result is used.
 
-    def __init__(self, device: torch.device, wanted: bool = True) -> None:
+    Args:
+        long: on a third stream, whose work is not waited for where others join the second.
+    """
+
+    def __init__(self, device: torch.device, wanted: bool = True, long: bool = False) -> None:
+        self.long = long
         self.main = torch.cuda.current_stream(device) if wanted and device.type == "cuda" else None
         self.held: list[Tensor] = []
         self.joined = True
@@ -48,7 +53,7 @@ class Aside:
         if self.main is None:
             yield
             return
-        second = _second(self.main)
+        second = _other(self.main, self.long)
         second.wait_stream(self.main)
         self.held += read
         self.joined = False
@@ -57,11 +62,11 @@ class Aside:
 
     def join(self) -> None:
         if self.main is not None and not self.joined:
-            self.main.wait_stream(_second(self.main))
+            self.main.wait_stream(_other(self.main, self.long))
         self.held, self.joined = [], True
 
 
 @functools.cache
-def _second(main: torch.cuda.Stream) -> torch.cuda.Stream:
+def _other(main: torch.cuda.Stream, long: bool) -> torch.cuda.Stream:
     """One for each, so that runs side by side do not wait for one another."""
     return torch.cuda.Stream(main.device)

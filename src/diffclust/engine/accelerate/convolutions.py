@@ -7,10 +7,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ...nn.chain import Chain
 from .aside import Aside
 from .launch import launch
 
 ROWS, WARPS = 128, 4  # pixels a program works on, and with how many warps: the best of eight choices on an H200
+MANY = 132  # programs: with fewer, smaller ones fill more of a GPU
 CHUNKS = 88  # programs a weight's gradient is split over, three times: a program for each row of taps
 
 
@@ -74,13 +76,53 @@ def group(modules: Iterable[nn.Module]) -> Iterator[nn.Module | list[Layer]]:
         yield run
 
 
-def convolve(x: Tensor, layers: list[Layer]) -> Tensor:
-    """The layers on images (b, c, h, w), differentiable."""
-    parameters: list[Tensor] = []
+def _parameters(layers: list[Layer]) -> list[Tensor]:
+    found: list[Tensor] = []
     for layer in layers:
-        parameters += [layer.convolution.weight, layer.convolution.bias]  # type: ignore[list-item]
-        parameters += [layer.norm.weight, layer.norm.bias] if layer.norm else []
-    return _Convolutions.apply(x, layers, *parameters)
+        found += [layer.convolution.weight, layer.convolution.bias]  # type: ignore[list-item]
+        found += [layer.norm.weight, layer.norm.bias] if layer.norm else []
+    return found
+
+
+class Later:
+    """The parameters of a model's convolutions, as a step uses them. Their gradients run beside all of the backward
+    pass, and are waited for at its end: autograd goes back through nodes in the reverse of the order in which they were
+    made, and this one is made before those of the layers."""
+
+    def __init__(self, model: nn.Module, device: torch.device) -> None:
+        chains = [module for module in model.modules() if isinstance(module, Chain)]
+        runs = [part for chain in chains for part in group(chain) if isinstance(part, list)]
+        parameters = [p for run in runs for p in _parameters(run) if p.requires_grad]
+        self.aside = Aside(device, long=True)
+        self.known = dict(zip(parameters, _Later.apply(self.aside, *parameters), strict=True)) if parameters else {}
+
+    def take(self, parameters: list[Tensor]) -> list[Tensor] | None:
+        """Once: gradients of two uses would be added up before they are there."""
+        if not all(p in self.known for p in parameters):
+            return None
+        return [self.known.pop(p) for p in parameters]
+
+
+class _Later(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, aside: Aside, *parameters: Tensor) -> tuple[Tensor, ...]:
+        ctx.aside = aside
+        ctx.set_materialize_grads(False)
+        return tuple(p.view_as(p) for p in parameters)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
+        ctx.aside.join()
+        return None, *gradients
+
+
+def convolve(x: Tensor, layers: list[Layer], later: Later | None = None) -> Tensor:
+    """The layers on images (b, c, h, w), differentiable."""
+    parameters = _parameters(layers)
+    taken = later.take(parameters) if later is not None else None
+    if later is None or taken is None:
+        return _Convolutions.apply(x, layers, None, *parameters)
+    return _Convolutions.apply(x, layers, later.aside, *taken)
 
 
 def _padded(channels: int) -> int:
@@ -110,29 +152,41 @@ def _gather(
 
     b, x_height, x_width, c_in = x.y.shape
     y_height, y_width, c_out = shape
+    y = x.y.new_empty(b, *shape)
+    if c_out == 1 and stride == 1 and not sums and below is None:
+        pairs = b * ((y_height + 1) // 2) * y_width
+        launch(
+            kernels.convolve_to_one, (-(-pairs // (ROWS // 2)),),
+            x.y, weight, weight if bias is None else bias, y, x.row(0), x.row(1), b, y_height, y_width,
+            weight.stride(across[0]), weight.stride(3), C_IN=c_in, PAD_IN=_padded(c_in),
+            BACKWARD=backward, NORMED=x.numbers is not None, BIASED=bias is not None, ROWS=ROWS // 2, num_warps=WARPS,
+        )  # fmt: skip
+        return y, None
     split = backward and stride == 2
     pixels = b * ((y_height + 1) // 2) * ((y_width + 1) // 2) if split else b * y_height * y_width
-    grid = (-(-pixels // ROWS), 4 if split else 1)
-    programs = grid[0] * grid[1]
-    y = x.y.new_empty(b, *shape)
+    at_once = split and c_in > 1 and pixels > MANY * ROWS
+    rows = ROWS if (4 if split else 1) * pixels > MANY * ROWS else ROWS // 2
+    grid = (-(-pixels // rows), 4 if split and not at_once else 1)
+    programs = grid[0] * (4 if split else 1)
     partial = y.new_empty(2, c_out, programs, dtype=torch.float32) if sums or below else None
     under = below or Normed(y)
+    kind = {} if at_once else {"STRIDE": stride, "BACKWARD": backward}
     launch(
-        kernels.convolve, grid,
+        kernels.convolve_spread if at_once else kernels.convolve, grid,
         x.y, weight, weight if bias is None else bias, y, x.row(0), x.row(1),
         under.y, under.row(0), under.row(1), under.row(2), under.row(3), y if partial is None else partial,
         b, x_height, x_width, y_height, y_width,
         weight.stride(across[0]), weight.stride(across[1]), weight.stride(3), programs,
         C_IN=c_in, C_OUT=c_out, PAD_IN=_padded(c_in), PAD_OUT=_padded(c_out),
-        STRIDE=stride, BACKWARD=backward, NORMED=x.numbers is not None, BIASED=bias is not None,
-        EPILOGUE="masked" if below else "sums" if sums else "none", ROWS=ROWS, num_warps=WARPS,
+        NORMED=x.numbers is not None, BIASED=bias is not None,
+        EPILOGUE="masked" if below else "sums" if sums else "none", ROWS=rows, num_warps=WARPS, **kind,
     )  # fmt: skip
     return y, partial
 
 
 class _Convolutions(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, layers: list[Layer], *parameters: Tensor) -> Tensor:
+    def forward(ctx: Any, x: Tensor, layers: list[Layer], aside: Aside | None, *parameters: Tensor) -> Tensor:
         from . import kernels
 
         inputs = [Normed(x.permute(0, 2, 3, 1).contiguous())]
@@ -150,10 +204,10 @@ class _Convolutions(torch.autograd.Function):
                     kernels.fold_statistics, (shape[2],),
                     partial, norm.weight, norm.bias, norm.running_mean, norm.running_var, norm.num_batches_tracked,
                     *numbers, y.numel() // shape[2], norm.momentum, norm.eps, partial.shape[2],
-                    C=shape[2], BLOCK=1024,
+                    C=shape[2], BLOCK=2048,
                 )  # fmt: skip
                 inputs[-1] = Normed(y, numbers)
-        ctx.inputs, ctx.layers = inputs, layers
+        ctx.inputs, ctx.layers, ctx.aside = inputs, layers, aside
         last = inputs[-1]
         out = last.y
         if last.numbers is not None:
@@ -189,7 +243,7 @@ class _Convolutions(torch.autograd.Function):
             )
             g = masked
         found: list[Tensor | None] = []
-        aside = Aside(g.device)
+        aside = ctx.aside or Aside(g.device)
         for layer, source, result in reversed(list(zip(layers, inputs[:-1], inputs[1:], strict=True))):
             c = g.shape[3]
             of_norm: list[Tensor | None] = []
@@ -198,24 +252,24 @@ class _Convolutions(torch.autograd.Function):
                 launch(
                     kernels.fold_gradient, (c,),
                     partial, layer.norm.weight, result.numbers[2], result.numbers[3], *numbers,
-                    g.numel() // c, partial.shape[2], C=c, BLOCK=1024,
+                    g.numel() // c, partial.shape[2], C=c, BLOCK=2048,
                 )  # fmt: skip
                 _affine(g, result.y, g, *numbers[:3], relu=False, both=True)
                 of_norm = [numbers[3], numbers[4]]
-            with aside.beside(g):
+            with aside.beside(g, source.y, source.row(0)):
                 # batch norm takes any constant out again
                 of_bias = None if of_norm else g.sum((0, 1, 2), dtype=torch.float32)
                 found = [_weight_gradient(layer, source, g), of_bias, *of_norm, *found]
             if source is inputs[0] and not ctx.needs_input_grad[0]:
-                aside.join()
-                return None, None, *found
+                break
             g, partial = _gather(
                 Normed(g), layer.convolution.weight, tuple(source.y.shape[1:]), stride=layer.stride,
                 backward=not layer.transposed, across=(1, 0) if layer.transposed else (0, 1),
                 below=source if source.numbers is not None else None,
             )  # fmt: skip
-        aside.join()
-        return g.permute(0, 3, 1, 2), None, *found
+        if ctx.aside is None:
+            aside.join()
+        return g.permute(0, 3, 1, 2) if ctx.needs_input_grad[0] else None, None, None, *found
 
 
 def _affine(

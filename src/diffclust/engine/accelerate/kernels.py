@@ -25,6 +25,34 @@ def begin(PDL: tl.constexpr):
 
 
 @triton.jit
+def finish(
+    out, bias, y, below, below_scale, below_shift, below_mean, below_rstd, partial, b, oy, ox, here, slot,
+    y_height, y_width, programs, C_OUT: tl.constexpr, PAD_OUT: tl.constexpr, BIASED: tl.constexpr,
+    EPILOGUE: tl.constexpr,
+):  # fmt: skip
+    """Write a tile of outputs, and what its EPILOGUE takes of it: see `convolve`."""
+    co = tl.arange(0, PAD_OUT)
+    if BIASED:
+        out += tl.load(bias + co, mask=co < C_OUT, other=0.0)[None, :]
+    at = ((b * y_height + oy) * y_width + ox)[:, None] * C_OUT + co[None, :]
+    there = here[:, None] & (co < C_OUT)[None, :]
+    if EPILOGUE == "masked":
+        under = tl.load(below + at, mask=there, other=0.0).to(tl.float32)
+        alive = tl.load(below_scale + co, mask=co < C_OUT, other=0.0)[None, :] * under
+        alive += tl.load(below_shift + co, mask=co < C_OUT, other=0.0)[None, :]
+        out = tl.where(alive > 0, out, 0.0)
+        under -= tl.load(below_mean + co, mask=co < C_OUT, other=0.0)[None, :]
+        second = out * under * tl.load(below_rstd + co, mask=co < C_OUT, other=0.0)[None, :]
+    else:
+        second = out * out
+    tl.store(y + at, out.to(y.dtype.element_ty), mask=there)
+    if EPILOGUE != "none":
+        tl.store(partial + co * programs + slot, tl.sum(tl.where(there, out, 0.0), 0), mask=co < C_OUT)
+        second = tl.sum(tl.where(there, second, 0.0), 0)
+        tl.store(partial + (C_OUT + co) * programs + slot, second, mask=co < C_OUT)
+
+
+@triton.jit
 def convolve(
     x, weight, bias, y, scale, shift, below, below_scale, below_shift, below_mean, below_rstd, partial,
     batch, x_height, x_width, y_height, y_width, stride_in, stride_out, stride_tap, programs,
@@ -86,33 +114,121 @@ def convolve(
                 ty, tx = oy * STRIDE - 1 + ky, ox * STRIDE - 1 + kx
             if wanted:
                 inside = here & (ty >= 0) & (ty < x_height) & (tx >= 0) & (tx < x_width)
-                at = ((b * x_height + ty) * x_width + tx)[:, None] * C_IN + ci[None, :]
+                pixel = (b * x_height + ty) * x_width + tx
+                at = pixel[:, None] * C_IN + ci[None, :]
                 there = inside[:, None] & (ci < C_IN)[None, :]
                 value = tl.load(x + at, mask=there, other=0.0)
                 if NORMED:
                     value = tl.where(there, tl.maximum(value.to(tl.float32) * factor + offset, 0.0), 0.0)
                     value = value.to(x.dtype.element_ty)
                 tile = weight + ci[:, None] * stride_in + co[None, :] * stride_out + tap * stride_tap
-                w = tl.load(tile, mask=(ci < C_IN)[:, None] & (co < C_OUT)[None, :], other=0.0).to(x.dtype.element_ty)
+                w = tl.load(tile, mask=(ci < C_IN)[:, None] & (co < C_OUT)[None, :], other=0.0)
+                w = w.to(x.dtype.element_ty)
                 out = tl.dot(value, w, out, input_precision="ieee")
-    if BIASED:
-        out += tl.load(bias + co, mask=co < C_OUT, other=0.0)[None, :]
-    at = ((b * y_height + oy) * y_width + ox)[:, None] * C_OUT + co[None, :]
-    there = here[:, None] & (co < C_OUT)[None, :]
-    if EPILOGUE == "masked":
-        under = tl.load(below + at, mask=there, other=0.0).to(tl.float32)
-        alive = tl.load(below_scale + co, mask=co < C_OUT, other=0.0)[None, :] * under
-        alive += tl.load(below_shift + co, mask=co < C_OUT, other=0.0)[None, :]
-        out = tl.where(alive > 0, out, 0.0)
-        under -= tl.load(below_mean + co, mask=co < C_OUT, other=0.0)[None, :]
-        second = out * under * tl.load(below_rstd + co, mask=co < C_OUT, other=0.0)[None, :]
-    else:
-        second = out * out
-    tl.store(y + at, out.to(y.dtype.element_ty), mask=there)
-    if EPILOGUE != "none":
-        tl.store(partial + co * programs + slot, tl.sum(tl.where(there, out, 0.0), 0), mask=co < C_OUT)
-        second = tl.sum(tl.where(there, second, 0.0), 0)
-        tl.store(partial + (C_OUT + co) * programs + slot, second, mask=co < C_OUT)
+    finish(
+        out, bias, y, below, below_scale, below_shift, below_mean, below_rstd, partial, b, oy, ox, here, slot,
+        y_height, y_width, programs, C_OUT, PAD_OUT, BIASED, EPILOGUE,
+    )  # fmt: skip
+
+
+@triton.jit
+def neighbour(
+    x, b, ty, tx, here, scale, shift, x_height, x_width,
+    C_IN: tl.constexpr, PAD_IN: tl.constexpr, NORMED: tl.constexpr,
+):  # fmt: skip
+    """The inputs at (ty, tx), through relu(scale·x + shift) if NORMED; zero outside of the image."""
+    ci = tl.arange(0, PAD_IN)
+    inside = here & (ty >= 0) & (ty < x_height) & (tx >= 0) & (tx < x_width)
+    there = inside[:, None] & (ci < C_IN)[None, :]
+    value = tl.load(x + ((b * x_height + ty) * x_width + tx)[:, None] * C_IN + ci[None, :], mask=there, other=0.0)
+    if NORMED:
+        factor = tl.load(scale + ci, mask=ci < C_IN, other=0.0)[None, :]
+        offset = tl.load(shift + ci, mask=ci < C_IN, other=0.0)[None, :]
+        value = tl.where(there, tl.maximum(value.to(tl.float32) * factor + offset, 0.0), 0.0).to(value.dtype)
+    return value
+
+
+@triton.jit
+def tap_of(
+    weight, ky: tl.constexpr, kx: tl.constexpr, stride_in, stride_out, stride_tap, dtype: tl.constexpr,
+    C_IN: tl.constexpr, C_OUT: tl.constexpr, PAD_IN: tl.constexpr, PAD_OUT: tl.constexpr,
+):  # fmt: skip
+    ci, co = tl.arange(0, PAD_IN), tl.arange(0, PAD_OUT)
+    tile = weight + ci[:, None] * stride_in + co[None, :] * stride_out + (3 * ky + kx) * stride_tap
+    return tl.load(tile, mask=(ci < C_IN)[:, None] & (co < C_OUT)[None, :], other=0.0).to(dtype)
+
+
+@triton.jit
+def convolve_spread(
+    x, weight, bias, y, scale, shift, below, below_scale, below_shift, below_mean, below_rstd, partial,
+    batch, x_height, x_width, y_height, y_width, stride_in, stride_out, stride_tap, programs,
+    C_IN: tl.constexpr, C_OUT: tl.constexpr, PAD_IN: tl.constexpr, PAD_OUT: tl.constexpr,
+    NORMED: tl.constexpr, BIASED: tl.constexpr, EPILOGUE: tl.constexpr, ROWS: tl.constexpr, PDL: tl.constexpr,
+):  # fmt: skip
+    """The "backward" gather of stride 2: the outputs (2i, 2j) to (2i + 1, 2j + 1) need the inputs (i, j) to
+    (i + 1, j + 1), which are read once."""
+    begin(PDL)
+    m = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    high, wide = (y_height + 1) // 2, (y_width + 1) // 2
+    b, i, j = m // (high * wide), m % (high * wide) // wide, m % wide
+    here = b < batch
+    dtype: tl.constexpr = x.dtype.element_ty
+    near = neighbour(x, b, i, j, here, scale, shift, x_height, x_width, C_IN, PAD_IN, NORMED)
+    right = neighbour(x, b, i, j + 1, here, scale, shift, x_height, x_width, C_IN, PAD_IN, NORMED)
+    low = neighbour(x, b, i + 1, j, here, scale, shift, x_height, x_width, C_IN, PAD_IN, NORMED)
+    across = neighbour(x, b, i + 1, j + 1, here, scale, shift, x_height, x_width, C_IN, PAD_IN, NORMED)
+    for parity in tl.static_range(4):
+        down, aside = parity // 2, parity % 2
+        w = tap_of(weight, 1 + down, 1 + aside, stride_in, stride_out, stride_tap, dtype, C_IN, C_OUT, PAD_IN, PAD_OUT)
+        out = tl.dot(near, w, input_precision="ieee")
+        if aside == 1:
+            w = tap_of(weight, 1 + down, 0, stride_in, stride_out, stride_tap, dtype, C_IN, C_OUT, PAD_IN, PAD_OUT)
+            out = tl.dot(right, w, out, input_precision="ieee")
+        if down == 1:
+            w = tap_of(weight, 0, 1 + aside, stride_in, stride_out, stride_tap, dtype, C_IN, C_OUT, PAD_IN, PAD_OUT)
+            out = tl.dot(low, w, out, input_precision="ieee")
+        if parity == 3:
+            w = tap_of(weight, 0, 0, stride_in, stride_out, stride_tap, dtype, C_IN, C_OUT, PAD_IN, PAD_OUT)
+            out = tl.dot(across, w, out, input_precision="ieee")
+        oy, ox = 2 * i + down, 2 * j + aside
+        finish(
+            out, bias, y, below, below_scale, below_shift, below_mean, below_rstd, partial,
+            b, oy, ox, here & (oy < y_height) & (ox < y_width), parity * tl.num_programs(0) + tl.program_id(0),
+            y_height, y_width, programs, C_OUT, PAD_OUT, BIASED, EPILOGUE,
+        )  # fmt: skip
+
+
+@triton.jit
+def convolve_to_one(
+    x, weight, bias, y, scale, shift, batch, height, width, stride_in, stride_tap,
+    C_IN: tl.constexpr, PAD_IN: tl.constexpr, BACKWARD: tl.constexpr, NORMED: tl.constexpr, BIASED: tl.constexpr,
+    ROWS: tl.constexpr, PDL: tl.constexpr,
+):  # fmt: skip
+    """A gather of stride 1 with one channel of output, by plain multiply-adds: tensor cores would work on 16. Two
+    pixels, one below the other, share what they read."""
+    begin(PDL)
+    m, ci = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, PAD_IN)
+    high = (height + 1) // 2
+    b, oy, ox = m // (high * width), m % (high * width) // width * 2, m % width
+    first = tl.zeros((ROWS, PAD_IN), dtype=tl.float32)
+    second = tl.zeros((ROWS, PAD_IN), dtype=tl.float32)
+    for r in tl.static_range(4):
+        for c in tl.static_range(3):
+            value = neighbour(
+                x, b, oy - 1 + r, ox - 1 + c, b < batch, scale, shift, height, width, C_IN, PAD_IN, NORMED
+            ).to(tl.float32)
+            if r < 3:
+                tap = 8 - 3 * r - c if BACKWARD else 3 * r + c
+                w = tl.load(weight + ci * stride_in + tap * stride_tap, mask=ci < C_IN, other=0.0)
+                first += value * w[None, :]
+            if r > 0:
+                tap = 11 - 3 * r - c if BACKWARD else 3 * r - 3 + c
+                w = tl.load(weight + ci * stride_in + tap * stride_tap, mask=ci < C_IN, other=0.0)
+                second += value * w[None, :]
+    add = tl.load(bias) if BIASED else 0.0
+    at = y + (b * height + oy) * width + ox
+    tl.store(at, (tl.sum(first, 1) + add).to(y.dtype.element_ty), mask=b < batch)
+    tl.store(at + width, (tl.sum(second, 1) + add).to(y.dtype.element_ty), mask=(b < batch) & (oy + 1 < height))
 
 
 @triton.jit
@@ -148,6 +264,18 @@ def total(row, length, BLOCK: tl.constexpr):
 
 
 @triton.jit
+def totals(first, second, length, BLOCK: tl.constexpr):
+    """Of two rows at once."""
+    i, start = tl.arange(0, BLOCK), 0
+    a, b = tl.zeros((BLOCK,), tl.float32), tl.zeros((BLOCK,), tl.float32)
+    while start < length:
+        a += tl.load(first + start + i, mask=start + i < length, other=0.0)
+        b += tl.load(second + start + i, mask=start + i < length, other=0.0)
+        start += BLOCK
+    return tl.sum(a, 0), tl.sum(b, 0)
+
+
+@triton.jit
 def fold_statistics(
     partial, gamma, beta, running_mean, running_var, batches, scale, shift, mean, rstd, pixels, momentum, eps, programs,
     C: tl.constexpr, BLOCK: tl.constexpr, PDL: tl.constexpr,
@@ -155,21 +283,22 @@ def fold_statistics(
     """Batch norm's statistics from the partial sums, one program a channel: relu(bn(y)) = relu(scale·y + shift)."""
     begin(PDL)
     c = tl.program_id(0)
-    first = total(partial + c * programs, programs, BLOCK)
-    second = total(partial + (C + c) * programs, programs, BLOCK)
+    g, shifted = tl.load(gamma + c), tl.load(beta + c)  # before the sums, so that nothing is waited for after them
+    old_mean, old_var, count = tl.load(running_mean + c), tl.load(running_var + c), tl.load(batches)
+    first, second = totals(partial + c * programs, partial + (C + c) * programs, programs, BLOCK)
     average = first / pixels
     variance = tl.maximum(second / pixels - average * average, 0.0)
     inverse = 1.0 / tl.sqrt(variance + eps)
-    factor = tl.load(gamma + c) * inverse
+    factor = g * inverse
     tl.store(mean + c, average)
     tl.store(rstd + c, inverse)
     tl.store(scale + c, factor)
-    tl.store(shift + c, tl.load(beta + c) - average * factor)
-    tl.store(running_mean + c, (1 - momentum) * tl.load(running_mean + c) + momentum * average)
+    tl.store(shift + c, shifted - average * factor)
+    tl.store(running_mean + c, (1 - momentum) * old_mean + momentum * average)
     unbiased = variance * pixels / tl.maximum(pixels - 1, 1)
-    tl.store(running_var + c, (1 - momentum) * tl.load(running_var + c) + momentum * unbiased)
+    tl.store(running_var + c, (1 - momentum) * old_var + momentum * unbiased)
     if c == 0:
-        tl.store(batches, tl.load(batches) + 1)
+        tl.store(batches, count + 1)
 
 
 @triton.jit
@@ -180,14 +309,13 @@ def fold_gradient(
     """Batch norm's gradient from the partial sums: dL/dy = by_gradient·g + by_value·y + constant."""
     begin(PDL)
     c = tl.program_id(0)
-    first = total(partial + c * programs, programs, BLOCK)
-    second = total(partial + (C + c) * programs, programs, BLOCK)
-    inverse = tl.load(rstd + c)
+    inverse, average = tl.load(rstd + c), tl.load(mean + c)
     factor = tl.load(gamma + c) * inverse
+    first, second = totals(partial + c * programs, partial + (C + c) * programs, programs, BLOCK)
     slope = -factor * inverse * second / pixels
     tl.store(by_gradient + c, factor)
     tl.store(by_value + c, slope)
-    tl.store(constant + c, -factor * first / pixels - slope * tl.load(mean + c))
+    tl.store(constant + c, -factor * first / pixels - slope * average)
     tl.store(gamma_gradient + c, second)
     tl.store(beta_gradient + c, first)
 

@@ -11,7 +11,7 @@ from ...nn.autoencoders import Autoencoder
 from ...nn.chain import Chain
 from ...nn.cluster import ClusterLayer
 from .compilers import COMPILERS, Compilation
-from .convolutions import convolve, group
+from .convolutions import Later, convolve, group
 from .dense import Copies, Dense, connect, group_dense
 from .errors import squared_error
 from .launch import can_rehearse, has_triton, rehearsal
@@ -36,7 +36,7 @@ def fused_ends(device: torch.device) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def fused_layers(convolutions: bool, copies: Copies | None = None) -> Iterator[None]:
+def fused_layers(convolutions: bool, copies: Copies | None = None, later: Later | None = None) -> Iterator[None]:
     """Inside, chains that train in bf16 on a GPU run their linear layers by few kernels, and with `convolutions` their
     convolutions too."""
 
@@ -50,7 +50,7 @@ def fused_layers(convolutions: bool, copies: Copies | None = None) -> Iterator[N
             elif isinstance(part[0], Dense):
                 x = connect(x.to(torch.get_autocast_dtype("cuda")), part, copies)
             else:
-                x = convolve(x.to(torch.get_autocast_dtype("cuda")), part)
+                x = convolve(x.to(torch.get_autocast_dtype("cuda")), part, later)
         return x
 
     before, Chain.runner = Chain.runner, run if has_triton() else None
@@ -97,8 +97,13 @@ class Fusion:
         self.begin_epoch()
 
     @contextlib.contextmanager
-    def layers(self, copies: Copies | None) -> Iterator[None]:
-        with fused_layers(self.long, copies) if self.compiled else contextlib.nullcontext(), self.ends():
+    def layers(self, model: nn.Module, copies: Copies | None) -> Iterator[None]:
+        """Inside, the model's losses are to be computed."""
+        if not self.compiled:
+            yield
+            return
+        later = Later(model, self.device) if self.long else None
+        with fused_layers(self.long, copies, later), self.ends():
             yield
 
     @contextlib.contextmanager
@@ -115,5 +120,11 @@ def kernels_of(model: nn.Module, x: Tensor) -> list[str]:
     twin = copy.deepcopy(networks[0])
     with rehearsal() as kernels, fused_layers(True), fused_ends(x.device), torch.random.fork_rng([x.device]):
         z = ClusterLayer.arithmetic.unit_rows(twin.encode(x).float())
-        torch.autograd.grad(twin.reconstruction_loss(x, z), list(twin.parameters()), allow_unused=True)
+        loss = twin.reconstruction_loss(x, z)
+        for clusters in model.modules():
+            if isinstance(clusters, ClusterLayer) and clusters.sphere:
+                owner, mean = ClusterLayer.arithmetic.nearest(z, clusters.weight.detach(), 1.0, 1.0, 1.0)
+                ClusterLayer.arithmetic.sums(z.detach(), owner, len(clusters.weight))
+                loss = loss + mean
+        torch.autograd.grad(loss, list(twin.parameters()), allow_unused=True)
     return kernels

@@ -113,6 +113,71 @@ def sphere_step(
 
 
 @triton.jit
+def nearest(
+    z, weight, owner, out, rows, columns, centers, inverse_alpha, factor, constant,
+    ROWS: tl.constexpr, CENTERS: tl.constexpr, PDL: tl.constexpr,
+):  # fmt: skip
+    """owner = argmax_j W_j·z of each row, and out = the mean of factor · (|z|² - W_owner·z / α) + constant."""
+    begin(PDL)
+    j = tl.arange(0, CENTERS)
+    sums = tl.zeros((ROWS,), tl.float32)
+    start = 0
+    while start < rows:
+        r = start + tl.arange(0, ROWS)
+        here = r < rows
+        products = tl.zeros((ROWS, CENTERS), tl.float32)
+        length = tl.zeros((ROWS,), tl.float32)
+        c = 0
+        while c < columns:
+            value = tl.load(z + r * columns + c, mask=here, other=0.0)
+            products += value[:, None] * tl.load(weight + j * columns + c, mask=j < centers, other=0.0)[None, :]
+            length += value * value
+            c += 1
+        products = tl.where((j < centers)[None, :], products, float("-inf"))
+        tl.store(owner + r, tl.minimum(tl.argmax(products, 1), centers - 1).to(tl.int64), mask=here)
+        sums += tl.where(here, length - tl.max(products, 1) * inverse_alpha, 0.0)
+        start += ROWS
+    tl.store(out, factor * tl.sum(sums, 0) / rows + constant)
+
+
+@triton.jit
+def nearest_gradient(
+    g, z, weight, owner, out, rows, columns, inverse_alpha, factor,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr, PDL: tl.constexpr,
+):  # fmt: skip
+    """By z: g · factor / rows · (2 z - W_owner / α)."""
+    begin(PDL)
+    r, c = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, COLUMNS)
+    at, here = r[:, None] * columns + c[None, :], (r < rows)[:, None] & (c < columns)[None, :]
+    own = tl.load(owner + r, mask=r < rows, other=0)[:, None] * columns + c[None, :]
+    difference = 2 * tl.load(z + at, mask=here, other=0.0) - tl.load(weight + own, mask=here, other=0.0) * inverse_alpha
+    tl.store(out + at, tl.load(g) * factor / rows * difference, mask=here)
+
+
+@triton.jit
+def member_sums(
+    z, owner, pull, mass, rows, columns, centers,
+    ROWS: tl.constexpr, CENTERS: tl.constexpr, COLUMNS: tl.constexpr, PDL: tl.constexpr,
+):  # fmt: skip
+    """pull = the sum of the rows that each centre owns, and mass their number."""
+    begin(PDL)
+    j, c = tl.arange(0, CENTERS), tl.arange(0, COLUMNS)
+    sums = tl.zeros((CENTERS, COLUMNS), tl.float32)
+    counts = tl.zeros((CENTERS,), tl.float32)
+    start = 0
+    while start < rows:
+        r = start + tl.arange(0, ROWS)
+        member = (tl.load(owner + r, mask=r < rows, other=-1)[None, :] == j[:, None]).to(tl.float32)
+        here = (r < rows)[:, None] & (c < columns)[None, :]
+        value = tl.load(z + r[:, None] * columns + c[None, :], mask=here, other=0.0)
+        sums = tl.dot(member, value, sums, input_precision="ieee")
+        counts += tl.sum(member, 1)
+        start += ROWS
+    tl.store(pull + j[:, None] * columns + c[None, :], sums, mask=(j < centers)[:, None] & (c < columns)[None, :])
+    tl.store(mass + j, counts, mask=j < centers)
+
+
+@triton.jit
 def squared_error(y, target, partial, count, SIGMOID: tl.constexpr, BLOCK: tl.constexpr, PDL: tl.constexpr):
     """Partial sums of (activate(y) - target)²."""
     begin(PDL)
