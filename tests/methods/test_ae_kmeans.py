@@ -228,7 +228,7 @@ def test_sparse_texts_are_clustered_without_being_made_dense(texts, cls, monkeyp
 
     monkeypatch.setattr(SparseRows, "take", watched)
     monkeypatch.setattr("diffclust.engine.data.CHUNK", 50)
-    monkeypatch.setattr("diffclust.engine.rows.PART", 50)
+    monkeypatch.setattr("diffclust.engine.rows.AT_A_TIME", 50)
     model = cls(3, pretrain_epochs=25, epochs=8, batch_size=32, rescale=False, random_state=0).fit(X)
     assert adjusted_rand_score(texts[1], model.labels_) > 0.9
     assert (model.predict(X) == model.labels_).all()
