@@ -8,6 +8,10 @@ import warnings
 from dataclasses import fields
 from pathlib import Path
 
+# One thread in every process, those that tests start too: several beside one another would wait for each other. It is
+# read when numpy, scikit-learn and torch are first imported.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 import numpy as np
 import pytest
 import torch
@@ -23,7 +27,7 @@ from diffclust.explain import gradients
 from diffclust.methods import METHODS
 from diffclust.nn.autoencoders import ConvAutoencoder, DenseAutoencoder, PoolingAutoencoder
 
-torch.set_num_threads(1)
+torch.set_num_threads(1)  # whatever the environment says
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"  # kernels run on the CPU then, slowly; read when Triton is first imported
 
