@@ -1,3 +1,4 @@
+import contextlib
 import functools
 import inspect
 import os
@@ -25,6 +26,7 @@ from diffclust.engine.runtime import Randomness
 from diffclust.estimator.base import PrototypeClusterer
 from diffclust.explain import gradients
 from diffclust.methods import METHODS
+from diffclust.nn import layout
 from diffclust.nn.autoencoders import ConvAutoencoder, DenseAutoencoder, PoolingAutoencoder
 
 torch.set_num_threads(1)  # whatever the environment says
@@ -43,6 +45,7 @@ ESTIMATORS = [method.estimator for method in METHODS]
 # figures, a state, an assignment and a pretraining of its own. `@two_methods` above a test that asks for `method`.
 TWO_METHODS = ["TELL", "CrossMetric"]
 two_methods = pytest.mark.parametrize("method", TWO_METHODS, indirect=True)
+DIGITS = 80  # images of the fixture `digits`: two batches of the usual size
 QUICK = {"pretrain_epochs": 3, "epochs": 4, "random_state": SEED, "device": "cpu"}
 # rules by which a method ends early: off, where tests count epochs
 OWN_STOP = {
@@ -53,14 +56,16 @@ OWN_STOP = {
 }
 
 
-# The networks' usual widths, and those the tests train: size is rarely the point, and time is. `@pytest.mark.full_size`
-# above a test that needs the usual ones. Other processes have the usual ones.
+# The networks' usual widths, and those the tests train: size is rarely the point, and time is. So with the steps in
+# which rows are laid out for their first centres. `@pytest.mark.full_size` above a test that needs the usual ones.
+# Other processes have the usual ones.
 NARROW = {
     DenseAutoencoder: {"hidden": (64, 32, 64)},
     ConvAutoencoder: {"hidden": 64},
     PoolingAutoencoder: {"hidden": 64},
 }
 USUAL = {network: network.__init__.__defaults__ for network in NARROW}
+FEW_STEPS, USUAL_STEPS = 20, layout.STEPS
 
 
 def _narrow():
@@ -69,6 +74,7 @@ def _narrow():
         network.__init__.__defaults__ = tuple(
             widths.get(p.name, p.default) for p in parameters if p.default is not p.empty
         )
+    layout.STEPS = FEW_STEPS
 
 
 _narrow()
@@ -162,15 +168,22 @@ def _seed():
     torch.manual_seed(SEED)
 
 
-@pytest.fixture(autouse=True)
-def _size(request):
-    if request.node.get_closest_marker("full_size") is None:
-        yield
-        return
+@contextlib.contextmanager
+def usual_size():
+    """Inside, networks and layouts are as users have them."""
     for network, defaults in USUAL.items():
         network.__init__.__defaults__ = defaults
-    yield
-    _narrow()
+    layout.STEPS = USUAL_STEPS
+    try:
+        yield
+    finally:
+        _narrow()
+
+
+@pytest.fixture(autouse=True)
+def _size(request):
+    with usual_size() if request.node.get_closest_marker("full_size") else contextlib.nullcontext():
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -240,7 +253,7 @@ def blobs():
 @pytest.fixture(scope="session")
 def digits():
     data = load_digits(n_class=4)
-    some = np.random.default_rng(SEED).permutation(len(data.images))[:200] if SEED else slice(200)
+    some = np.random.default_rng(SEED).permutation(len(data.images))[:DIGITS] if SEED else slice(DIGITS)
     return (data.images[some] / 16).astype("float32"), data.target[some]
 
 

@@ -232,6 +232,7 @@ def test_a_process_killed_for_good_is_resumed(digits, tmp_path):
     np.save(tmp_path / "x.npy", X)
     process = PROCESSES.Process(target=shared_fits.fit_and_wait, args=[tmp_path])
     process.start()
+@pytest.mark.full_size  # as in the other process
     while process.is_alive() and not (tmp_path / "waits").exists():
         time.sleep(0.01)
     process.kill()

@@ -8,6 +8,8 @@ from diffclust.metrics import accuracy
 from diffclust.nn import ClusterLayer, kmeans
 from diffclust.nn.layout import laid_out, laid_out_by, place_laid_out
 
+pytestmark = pytest.mark.full_size
+
 
 @pytest.fixture
 def bars():

@@ -109,7 +109,7 @@ def test_torch_export(fit_of, digits, tmp_path):
     images, model = digits[0], fit_of("TELL")
     torch.export.save(model.export_program(), tmp_path / "model.pt2")
     program = torch.export.load(tmp_path / "model.pt2").module()
-    for n in (1, 6, 200):
+    for n in (1, 6, 80):
         labels, probabilities = program(torch.from_numpy(images[:n]))
         assert (labels.numpy() == model.labels_[:n]).all()
         assert np.abs(probabilities.numpy() - model.predict_proba(images[:n])).max() <= 1e-5
