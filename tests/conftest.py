@@ -7,6 +7,7 @@ import signal
 import sys
 import warnings
 from dataclasses import fields
+from importlib import import_module
 from pathlib import Path
 
 # One thread in every process, those that tests start too: several beside one another would wait for each other. It is
@@ -255,6 +256,15 @@ def digits():
     data = load_digits(n_class=4)
     some = np.random.default_rng(SEED).permutation(len(data.images))[:DIGITS] if SEED else slice(DIGITS)
     return (data.images[some] / 16).astype("float32"), data.target[some]
+
+
+@pytest.fixture(scope="session")
+def one_table_of_operators():
+    """torch makes it anew for every ONNX file, which takes as long as the rest."""
+    registry = import_module("torch.onnx._internal.exporter._registration").ONNXRegistry
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(registry, "from_torchlib", staticmethod(functools.cache(registry.from_torchlib)))
+        yield
 
 
 # --- several fits at once

@@ -356,7 +356,7 @@ def test_tensor_in_tensor_out(quick, blobs):
 @pytest.mark.parametrize("method", [*TWO_METHODS, "SSCNet"], indirect=True)  # the last builds its network itself
 def test_units_do_not_matter(quick, blobs):
     """Blobs in metres or in millimetres, far from the origin or near it: the same clusters."""
-    X, y = blobs
+    X, y = (each[::2] for each in blobs)
     unit = (X - X.min()) / (X.max() - X.min())
     for scaled in (X * 1e-9, X + 1e4, 0.5 + unit * 1e-3):
         assert adjusted_rand_score(y, quick(pretrain_epochs=25, epochs=8).fit_predict(scaled)) > 0.95
