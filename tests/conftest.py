@@ -1,3 +1,4 @@
+import contextlib
 import functools
 import inspect
 import os
@@ -6,12 +7,18 @@ import signal
 import sys
 import warnings
 from dataclasses import fields
+from importlib import import_module
 from pathlib import Path
+
+# One thread in every process, those that tests start too: several beside one another would wait for each other. It is
+# read when numpy, scikit-learn and torch are first imported.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 import pytest
 import torch
 from sklearn.datasets import load_digits, make_blobs
+from sklearn.utils.estimator_checks import check_estimator
 
 import diffclust
 from diffclust import callbacks, cli
@@ -21,9 +28,10 @@ from diffclust.engine.runtime import Randomness
 from diffclust.estimator.base import PrototypeClusterer
 from diffclust.explain import gradients
 from diffclust.methods import METHODS
+from diffclust.nn import layout
 from diffclust.nn.autoencoders import ConvAutoencoder, DenseAutoencoder, PoolingAutoencoder
 
-torch.set_num_threads(1)
+torch.set_num_threads(1)  # whatever the environment says
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"  # kernels run on the CPU then, slowly; read when Triton is first imported
 
@@ -39,6 +47,7 @@ ESTIMATORS = [method.estimator for method in METHODS]
 # figures, a state, an assignment and a pretraining of its own. `@two_methods` above a test that asks for `method`.
 TWO_METHODS = ["TELL", "CrossMetric"]
 two_methods = pytest.mark.parametrize("method", TWO_METHODS, indirect=True)
+DIGITS = 80  # images of the fixture `digits`: two batches of the usual size
 QUICK = {"pretrain_epochs": 3, "epochs": 4, "random_state": SEED, "device": "cpu"}
 # rules by which a method ends early: off, where tests count epochs
 OWN_STOP = {
@@ -49,14 +58,16 @@ OWN_STOP = {
 }
 
 
-# The networks' usual widths, and those the tests train: size is rarely the point, and time is. `@pytest.mark.full_size`
-# above a test that needs the usual ones. Other processes have the usual ones.
+# The networks' usual widths, and those the tests train: size is rarely the point, and time is. So with the steps in
+# which rows are laid out for their first centres. `@pytest.mark.full_size` above a test that needs the usual ones.
+# Other processes have the usual ones.
 NARROW = {
     DenseAutoencoder: {"hidden": (64, 32, 64)},
     ConvAutoencoder: {"hidden": 64},
     PoolingAutoencoder: {"hidden": 64},
 }
 USUAL = {network: network.__init__.__defaults__ for network in NARROW}
+FEW_STEPS, USUAL_STEPS = 20, layout.STEPS
 
 
 def _narrow():
@@ -65,6 +76,7 @@ def _narrow():
         network.__init__.__defaults__ = tuple(
             widths.get(p.name, p.default) for p in parameters if p.default is not p.empty
         )
+    layout.STEPS = FEW_STEPS
 
 
 _narrow()
@@ -103,6 +115,13 @@ def train(phases, seeds=(0,), *, capture=None, stack=None):
                 with randomness.borrowed():
                     phase.finish()
     return [phase.history for phase in phases]
+
+
+def failed_checks(estimator, expected=None):
+    """Which of scikit-learn's own checks an estimator fails, and which it passes though they are expected to fail."""
+    found = check_estimator(estimator, expected_failed_checks=expected or {}, on_skip=None, on_fail=None)
+    wrong = [each for each in found if each["status"] == ("passed" if each["expected_to_fail"] else "failed")]
+    return [(each["check_name"], each["exception"]) for each in wrong]
 
 
 def quick_settings(name):
@@ -158,15 +177,22 @@ def _seed():
     torch.manual_seed(SEED)
 
 
-@pytest.fixture(autouse=True)
-def _size(request):
-    if request.node.get_closest_marker("full_size") is None:
-        yield
-        return
+@contextlib.contextmanager
+def usual_size():
+    """Inside, networks and layouts are as users have them."""
     for network, defaults in USUAL.items():
         network.__init__.__defaults__ = defaults
-    yield
-    _narrow()
+    layout.STEPS = USUAL_STEPS
+    try:
+        yield
+    finally:
+        _narrow()
+
+
+@pytest.fixture(autouse=True)
+def _size(request):
+    with usual_size() if request.node.get_closest_marker("full_size") else contextlib.nullcontext():
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -236,8 +262,17 @@ def blobs():
 @pytest.fixture(scope="session")
 def digits():
     data = load_digits(n_class=4)
-    some = np.random.default_rng(SEED).permutation(len(data.images))[:200] if SEED else slice(200)
+    some = np.random.default_rng(SEED).permutation(len(data.images))[:DIGITS] if SEED else slice(DIGITS)
     return (data.images[some] / 16).astype("float32"), data.target[some]
+
+
+@pytest.fixture(scope="session")
+def one_table_of_operators():
+    """torch makes it anew for every ONNX file, which takes as long as the rest."""
+    registry = import_module("torch.onnx._internal.exporter._registration").ONNXRegistry
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(registry, "from_torchlib", staticmethod(functools.cache(registry.from_torchlib)))
+        yield
 
 
 # --- several fits at once

@@ -5,6 +5,7 @@ import multiprocessing
 import os
 import signal
 import sys
+import tempfile
 from pathlib import Path
 
 PROCESSES = multiprocessing.get_context("forkserver")
@@ -20,6 +21,26 @@ def die_while_saving(model, folder):
     original, calls = Path.replace, []
     Path.replace = lambda *args: os._exit(9) if len(calls) == 1 else (calls.append(args), original(*args))
     diffclust.load(model).save(folder)
+
+
+def said_by(code, *arguments):
+    """What a script prints, which runs in a process of its own with one thread."""
+    with tempfile.TemporaryDirectory() as folder:
+        said = Path(folder) / "said"
+        process = PROCESSES.Process(target=script, args=[code, [*map(str, arguments)], said])
+        process.start()
+        process.join(300)
+        assert process.exitcode == 0
+        return said.read_text()
+
+
+def script(code, arguments, said):
+    import torch
+
+    torch.set_num_threads(1)
+    sys.argv = ["-c", *arguments]
+    with said.open("w") as sys.stdout:
+        exec(code, {"__name__": "__main__"})
 
 
 def command(folder, words):

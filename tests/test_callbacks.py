@@ -99,7 +99,7 @@ def test_decoded_centres_are_of_the_network_at_that_epoch(digits):
     assert first["decoded"].shape == (4, 1, 8, 8)
     later = model.inverse_transform(first["centers"].numpy())
     assert np.abs(first["decoded"][:, 0].numpy() - later).max() > 1e-3
-    assert (first["labels"].shape, last["epoch"]) == ((200,), 5)
+    assert (first["labels"].shape, last["epoch"]) == ((80,), 5)
 
 
 @pytest.fixture(params=[False, True], ids=["in turn", "side by side"])
@@ -111,7 +111,8 @@ def beside(request, monkeypatch):
 @pytest.mark.usefixtures("beside")
 def test_the_record_follows_the_chosen_restart(digits, tmp_path):
     record = TrainingRecord(frames=2, sample=20)
-    model = TELL(4, pretrain_epochs=2, epochs=2, n_init=3, random_state=0, callbacks=[record]).fit(digits[0])
+    settings = {"network": "dense", "pretrain_epochs": 2, "epochs": 2, "random_state": 0}
+    model = TELL(4, n_init=3, callbacks=[record], **settings).fit(digits[0])
     assert len(record.runs) == 3
     assert np.allclose(record.of(model)[-1]["centers"], model.cluster_centers_, atol=1e-6)
     others = [run for run in record.runs if run is not record.of(model)]
@@ -146,15 +147,16 @@ def test_a_record_survives_a_kill(digits, tmp_path, fresh):
         if progress.phase == "clustering" and progress.epoch == 2 and progress.restart == 1:
             raise Killed
 
-    settings = {"pretrain_epochs": 2, "epochs": 4, "n_init": 2, "random_state": 0, "checkpoint_every": 1}
+    settings = {"network": "dense", "pretrain_epochs": 2, "epochs": 4, "n_init": 2, "random_state": 0}
+    settings |= {"checkpoint_every": 1}
     whole = TrainingRecord(frames=9)
-    TELL(4, **settings, callbacks=[whole]).fit(digits[0][:80])
+    TELL(4, **settings, callbacks=[whole]).fit(digits[0][:48])
     begun = TrainingRecord(frames=9)
     model = TELL(4, **settings, checkpoint=tmp_path / "ckpt", callbacks=[begun, kill])
     with pytest.raises(Killed):
-        model.fit(digits[0][:80])
+        model.fit(digits[0][:48])
     resumed = TrainingRecord(frames=9) if fresh else begun
-    model.set_params(callbacks=[resumed, lambda progress: None]).fit(digits[0][:80])
+    model.set_params(callbacks=[resumed, lambda progress: None]).fit(digits[0][:48])
     assert len(resumed.runs) == 2
     for ours, other in zip(whole.runs, resumed.runs, strict=True):
         assert [(f["phase"], f["epoch"]) for f in ours] == [(f["phase"], f["epoch"]) for f in other]

@@ -46,11 +46,11 @@ def at_hand(monkeypatch, tmp_path, little_training):
 
     monkeypatch.setattr(go.Figure, "show", lambda figure: None)
     load = datasets.load
-    monkeypatch.setattr(datasets, "load", lambda *args, **options: tuple(a[:160] for a in load(*args, **options)))
+    monkeypatch.setattr(datasets, "load", lambda *args, **options: tuple(a[:100] for a in load(*args, **options)))
     monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(0)
     centres = 6 * rng.normal(size=(5, 8))
-    rows = (centres[np.arange(160) % 5] + rng.normal(size=(160, 8))).astype("float32")
+    rows = (centres[np.arange(100) % 5] + rng.normal(size=(100, 8))).astype("float32")
     np.save("rows.npy", rows)
     pd.DataFrame(rows, columns=[f"c{i}" for i in range(8)]).to_parquet("more.parquet")
     table = customers(rng)
@@ -61,7 +61,7 @@ def at_hand(monkeypatch, tmp_path, little_training):
         "X": rows,
         "new_rows": rows[:5],
         "new": rows[:5],
-        "source": [rows[:80], rows[80:]],
+        "source": [rows[:50], rows[50:]],
         "texts": [f"{a} and {b}" for a in ("wine", "tea", "milk") for b in map(str, range(100, 130))],
         "new_table": table[:5],
         "L": symmetric,

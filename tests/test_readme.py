@@ -14,8 +14,8 @@ import pytest
 from diffclust import datasets
 
 ROOT = Path(__file__).parents[1]
-ARGUMENTS = {"papers_figures": ["--data", "digits", "--rows", "150", "--epochs", "4"]}
-ROWS = 160  # of every data set, at most
+ARGUMENTS = {"papers_figures": ["--data", "digits", "--rows", "100", "--epochs", "4"]}
+ROWS = 100  # of every data set, at most
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
@@ -119,12 +119,11 @@ def rows_of(file: str) -> tuple[list[str], Callable[[str], dict[str, list[float]
     """The sets of a file of runs, and of a method its accuracies on each."""
     with (ROOT / "benchmarks" / "results" / file).open() as opened:
         runs = [run for run in csv.DictReader(opened) if not run["new_acc"]]
+    found: dict[tuple[str, str], list[float]] = {}
+    for run in runs:
+        found.setdefault((run["method"], run["data"]), []).append(float(run["acc"]))
     sets = sorted({run["data"] for run in runs})
-
-    def accuracies(method: str) -> dict[str, list[float]]:
-        return {data: [float(r["acc"]) for r in runs if (r["data"], r["method"]) == (data, method)] for data in sets}
-
-    return sets, accuracies
+    return sets, lambda method: {data: found.get((method, data), []) for data in sets}
 
 
 def told(each: dict[str, list[float]]) -> str:

@@ -94,7 +94,7 @@ def test_a_short_look_is_not_judged(blobs):
 
 
 def test_training_that_was_cut_off_is_told(blobs):
-    settings = {**SETTINGS, "network": "dense", "pretrain_epochs": 0, "epochs": 20}
+    settings = {**SETTINGS, "network": "dense", "init": "k-means", "pretrain_epochs": 0, "epochs": 20}
     with pytest.warns(ConvergenceWarning, match="still falling"):
         model = TELL(3, **settings).fit(blobs[0])
     assert "unfinished" in [kind for kind, _ in model.diagnostics_["events"]]

@@ -325,13 +325,13 @@ def test_centres_follow_a_drifting_stream():
 
 def test_the_network_learns_where_wished(online, digits):
     images, _ = digits
-    model = online(4).fit(images[:100])
+    model = online(4).fit(images[:50])
     if not learns_network_online(model):
         with pytest.raises(ValueError, match=rf"learn_network=True: .* {type(model).__name__}"):
-            model.partial_fit(images[100:], learn_network=True)
+            model.partial_fit(images[50:], learn_network=True)
         return
     network = {n: v.clone() for n, v in model.model_.autoencoder.state_dict().items()}
-    model.partial_fit(images[100:])
+    model.partial_fit(images[50:])
     assert all(torch.equal(v, network[n]) for n, v in model.model_.autoencoder.state_dict().items())
     labels = model.predict(images)
 
@@ -342,12 +342,12 @@ def test_the_network_learns_where_wished(online, digits):
     before = error()
     generator = torch.get_rng_state()
     for _ in range(12):
-        model.partial_fit(images[100:], learn_network=True)
+        model.partial_fit(images[50:], learn_network=True)
     assert error() < before
     assert (torch.get_rng_state() == generator).all()
     assert not model.model_.training
     assert adjusted_rand_score(labels, model.predict(images)) > 0.2
-    assert (model.predict(images[100:]) == model.labels_).all()
+    assert (model.predict(images[50:]) == model.labels_).all()
 
 
 def test_a_network_that_cannot_learn_from_a_batch(blobs, digits):

@@ -81,7 +81,7 @@ def test_pointing_shows_the_row_and_choosing_it_its_explanation(browser, images)
     path, model, X = images
     browser.open(path)
     shown = 0
-    for i in (3, 60, 120):
+    for i in (3, 40, 70):
         place = place_of(browser, i)
         browser.move_to(*place)
         browser.until("return !document.getElementById('tip').hidden")
@@ -250,7 +250,7 @@ def test_long_names_stay_in_their_column(browser, tmp_path, width):
 
 
 def test_numbers_on_the_map_do_not_cover_each_other(browser, digits, tmp_path):
-    X = digits[0].reshape(200, -1)
+    X = digits[0].reshape(80, -1)
     model = TELL(40, network="identity", epochs=2, random_state=0).fit(X)
     browser.open(model.report(tmp_path / "r.html", X, layout="PCA"))
     boxes = browser.run(

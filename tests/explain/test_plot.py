@@ -37,15 +37,15 @@ def table(frame):
 
 def test_embedding(model, digits):
     X, y = digits
-    figure = plot.embedding(model, X, layout="PCA", captions=["<i>a</i>"] * 200)
+    figure = plot.embedding(model, X, layout="PCA", captions=["<i>a</i>"] * 80)
     assert [len(trace.x) for trace in figure.data] == np.bincount(model.labels_, minlength=4).tolist()
     assert "&lt;i&gt;a" in figure.data[0].text[0]
     assert [trace.name for trace in plot.embedding(model, X, layout="PCA", color=y).data] == ["0", "1", "2", "3"]
     sure = plot.embedding(model, X, layout="PCA", color="probability", sample=50)
-    rows = np.linspace(0, 199, 50).astype(int)
+    rows = np.linspace(0, 79, 50).astype(int)
     assert np.allclose(sure.data[0].marker.color, model.predict_proba(X).max(1)[rows], atol=1e-5)
     assert len(plot.embedding(model, X[:40]).data) <= 4  # t-SNE
-    with pytest.raises(ValueError, match="captions has 1 entries for 200 rows"):
+    with pytest.raises(ValueError, match="captions has 1 entries for 80 rows"):
         plot.embedding(model, X, captions=["a"])
     with pytest.raises(ValueError, match="color='size' should be"):
         plot.embedding(model, X, color="size", layout="PCA")

@@ -44,24 +44,24 @@ def beyond_plotly(path):
 def test_the_numbers_are_the_models_own(fitted, digits, tmp_path):
     X, y = digits
     data, _ = content(fitted.report(tmp_path / "new" / "r.html", X, y, layout="PCA"))
-    assert data["map"]["row"] == list(range(200))
+    assert data["map"]["row"] == list(range(80))
     assert data["map"]["cluster"] == fitted.labels_.tolist()
     assert np.allclose(data["map"]["probability"], fitted.predict_proba(X).max(1), atol=1e-3)
     explanations = fitted.explain(X)
     assert np.allclose(data["map"]["margin"], [e.margin for e in explanations], rtol=1e-3)
     assert data["map"]["exact"] is True
-    for i in (0, 50, 199):
+    for i in (0, 50, 79):
         parts = dict(zip(data["map"]["part"][i], data["map"]["part_value"][i], strict=True))
         for d, value in parts.items():
             named = explanations[i].contribution_names.index(data["map"]["parts"][d])
             assert value == pytest.approx(explanations[i].contributions[named], rel=1e-3)
     assert data["truth"]["scores"]["acc"] == pytest.approx(metrics.accuracy(y, fitted.labels_), abs=1e-3)
     table = np.array(data["truth"]["table"])
-    assert table.sum() == 200
-    assert np.trace(table) == pytest.approx(200 * metrics.accuracy(y, fitted.labels_))  # clusters beside their classes
+    assert table.sum() == 80
+    assert np.trace(table) == pytest.approx(80 * metrics.accuracy(y, fitted.labels_))  # clusters beside their classes
     assert [c["size"] for c in data["clusters"]] == np.bincount(fitted.labels_, minlength=4).tolist()
     assert data["clusters"][1]["typical"] == fitted.explain_cluster(1, X, n=6).typical
-    assert data["doubtful"] == sorted(range(200), key=lambda i: explanations[i].margin)[:24]
+    assert data["doubtful"] == sorted(range(80), key=lambda i: explanations[i].margin)[:24]
     assert [record for record in fitted.history_ if record["phase"] == "clustering"][2]["clustering"] == (
         data["losses"]["clustering"]["clustering"][2]
     )
@@ -117,7 +117,7 @@ def test_thumbnails_are_the_rows(fitted, digits, tmp_path):
     from PIL import Image
 
     data, _ = content(fitted.report(tmp_path / "r.html", digits[0], layout="PCA"))
-    for name, n in (("thumbnails", 200), ("heat", 200), ("centers", 4)):
+    for name, n in (("thumbnails", 80), ("heat", 80), ("centers", 4)):
         sprite = data["pictures"][name]
         sheet = np.asarray(Image.open(io.BytesIO(base64.b64decode(sprite["png"]))))
         assert (sprite["w"], sprite["h"], sprite["n"]) == (8, 8, n)
@@ -152,7 +152,7 @@ def test_rows_that_are_all_one_are_one_point_of_the_map(shape):
 
 def test_a_large_set_is_sampled_and_stays_small(tmp_path):
     """Noise in colour packs worse than any photograph."""
-    X = np.random.default_rng(0).integers(0, 256, (2100, 32, 32, 3), dtype=np.uint8)
+    X = np.random.default_rng(0).integers(0, 256, (2100, 20, 20, 3), dtype=np.uint8)
     record = TrainingRecord(frames=2)
     model = TELL(12, network="identity", init="random", epochs=2, random_state=0, callbacks=[record]).fit(X)
     path = model.report(tmp_path / "r.html", X, captions=["a long name " * 100] * 2100, layout="PCA")
@@ -191,7 +191,7 @@ def test_a_resting_network_decodes_the_centres_of_every_frame(digits, tmp_path):
 
 
 def test_nothing_in_the_data_can_end_its_script(digits, fitted, tmp_path):
-    path = fitted.report(tmp_path / "r.html", digits[0], captions=[HOSTILE] * 200, title=HOSTILE, layout="PCA")
+    path = fitted.report(tmp_path / "r.html", digits[0], captions=[HOSTILE] * 80, title=HOSTILE, layout="PCA")
     data, page = content(path)
     assert data["title"] == data["map"]["caption"][0] == HOSTILE
     assert HOSTILE not in page
@@ -264,15 +264,15 @@ def test_bad_questions(fitted, digits, tmp_path):
     X, y = digits
     with pytest.raises(NotFittedError):
         TELL(3).report(tmp_path / "r.html", X)
-    with pytest.raises(ValueError, match="captions has 3 entries for 200 rows"):
+    with pytest.raises(ValueError, match="captions has 3 entries for 80 rows"):
         fitted.report(tmp_path / "r.html", X, captions=["a"] * 3)
-    with pytest.raises(ValueError, match="texts has 3 entries for 200 rows"):
+    with pytest.raises(ValueError, match="texts has 3 entries for 80 rows"):
         fitted.report(tmp_path / "r.html", X, texts=["a"] * 3)
     with pytest.raises(ValueError, match="thumbnails should be images"):
-        fitted.report(tmp_path / "r.html", X, thumbnails=np.zeros((200, 4)), layout="PCA")
+        fitted.report(tmp_path / "r.html", X, thumbnails=np.zeros((80, 4)), layout="PCA")
     with pytest.raises(TypeError, match="caption"):
-        fitted.report(tmp_path / "r.html", X, caption=["a"] * 200)
-    with pytest.raises(ValueError, match="y has 3 labels for 200 rows"):
+        fitted.report(tmp_path / "r.html", X, caption=["a"] * 80)
+    with pytest.raises(ValueError, match="y has 3 labels for 80 rows"):
         fitted.report(tmp_path / "r.html", X, y[:3])
     with pytest.raises(ValueError, match="layout='globe' should be one of"):
         fitted.report(tmp_path / "r.html", X, layout="globe")

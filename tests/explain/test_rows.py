@@ -359,8 +359,8 @@ def test_plain_objects(explained, images):
     assert {"cluster", "probability", "runner_up", "margin", "contributions", "bias"} <= set(whole)
     assert sum(whole["contributions"]) + whole["bias"] == pytest.approx(whole["margin"], abs=1e-12)
     assert np.array(whole["attributions"]).shape == (8, 8)
-    assert len(explained.to_dict()) == 200
-    assert "and 195 more" in explained._repr_html_()
+    assert len(explained.to_dict()) == 80
+    assert "and 75 more" in explained._repr_html_()
     assert explained[5]._repr_html_().count("data:image/png;base64,") == 2
 
 

@@ -146,7 +146,7 @@ def test_filters_by_cluster_doubt_label_and_name(page, images):
     page.run(click("show-all"))
     page.run(put("label", "truth:3", "change"))
     assert page.run(CLEAR) == y.count(3)
-    assert page.run("return document.getElementById('shown').textContent") == f"{y.count(3)} of 200 rows shown"
+    assert page.run("return document.getElementById('shown').textContent") == f"{y.count(3)} of 80 rows shown"
     page.run(click("choose-shown"))
     page.run("document.getElementById('chosen-name').value = 'threes'")
     page.run("document.getElementById('chosen-form').requestSubmit()")
@@ -182,7 +182,7 @@ def test_pictures_on_the_map(page):
     assert page.run(shown) == 0
     page.run(click("thumbnails"))
     many = page.until(shown)
-    assert 10 < many <= 200
+    assert 10 < many <= 80
     page.run("document.querySelector('.chip[data-cluster=\"1\"]').click()")
     page.until(f"return {shown.removeprefix('return ')} < {many}")
     page.run(click("thumbnails"))

@@ -102,15 +102,16 @@ def try_one(makers, seed, number, home):
     return kind, "answered", None
 
 
-def fuzz(cases, seed=0, names=tuple(KINDS), begin=None, say=None):
-    """Counts of (kind, end), and what failed: (number, kind, traceback). `begin` and `say` hear of every case."""
+def fuzz(cases, seed=0, names=tuple(KINDS), begin=None, say=None, warm=20):
+    """Counts of (kind, end), and what failed: (number, kind, traceback). `begin` and `say` hear of every case; `warm`
+    others come first."""
     makers = makers_of(names)
     counts, failures = Counter(), []
     where = "/dev/shm" if os.path.isdir("/dev/shm") else None
     with tempfile.TemporaryDirectory(dir=where) as home, warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for warm in range(-20, 0):  # what is imported and cached once is not a case's memory
-            try_one(makers, seed, warm, Path(home))
+        for number in range(-warm, 0):  # what is imported and cached once is not a case's memory
+            try_one(makers, seed, number, Path(home))
         least = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         for number in cases:
             if begin is not None:

@@ -258,15 +258,18 @@ class Questions:
         rows, _ = make_blobs(40, 4, centers=3, random_state=0)
         images = np.random.default_rng(0).random((30, 8, 8))
         table = pd.DataFrame({"a": rows[:, 0], "b": list("uv") * 20, "c": rows[:, 1]})
-        self.fitted = []
-        with small(), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            for cls in NETWORKS:
-                for X in (rows, images, table):
-                    self.fitted.append((estimator_of(cls, 3).fit(X), X))
+        self.data, self.models = {"rows": rows, "images": images, "table": table}, {}
+
+    def fitted(self, cls, kind):
+        if (cls, kind) not in self.models:
+            with small(), warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                self.models[cls, kind] = estimator_of(cls, 3).fit(self.data[kind])
+        return self.models[cls, kind]
 
     def make(self, rng, folder):
-        model, good = rng.choice(self.fitted)
+        kind = rng.choice(list(self.data))
+        model, good = self.fitted(rng.choice(NETWORKS), kind), self.data[kind]
         name = rng.choice(
             ["predict", "predict_proba", "transform", "inverse_transform", "score", "partial_fit", "explain"]
         )

@@ -30,7 +30,7 @@ def test_it_is_k_means_on_the_embedding(digits):
     assert model.inertia_ == pytest.approx(polished.inertia_, rel=1e-4)
     best = KMeans(4, n_init=20, random_state=0).fit(z)
     assert model.inertia_ == pytest.approx(best.inertia_, rel=1e-2)
-    assert (model.clustering_loss_ * 200) == pytest.approx(model.inertia_, rel=1e-6)
+    assert (model.clustering_loss_ * 80) == pytest.approx(model.inertia_, rel=1e-6)
 
 
 def test_an_epoch_is_a_pass_of_lloyd(blobs):
@@ -160,14 +160,14 @@ def test_one_trained_network_can_serve_several_methods(digits, tmp_path):
 
         class Watched(torch.utils.data.Dataset):
             def __len__(self):
-                return 200
+                return 80
 
             def __getitem__(self, i):
                 seen.append(i)  # noqa: B023
                 return torch.from_numpy(digits[0])[i, None]
 
         cls(4, **shared, epochs=1, augment=None).fit(Watched())
-        start = next(i for i in range(1, len(seen)) if seen[i] != (i - 1) % 200)  # looks at all rows come before it
+        start = next(i for i in range(1, len(seen)) if seen[i] != (i - 1) % 80)  # looks at all rows come before it
         orders.append(seen[start : start + 128])  # two batches
     assert orders[0] == orders[1]
     model = DCN(4, **shared, epochs=2).fit(digits[0])
@@ -228,7 +228,7 @@ def test_sparse_texts_are_clustered_without_being_made_dense(texts, cls, monkeyp
 
     monkeypatch.setattr(SparseRows, "take", watched)
     monkeypatch.setattr("diffclust.engine.data.CHUNK", 50)
-    monkeypatch.setattr("diffclust.engine.rows.PART", 50)
+    monkeypatch.setattr("diffclust.engine.rows.AT_A_TIME", 50)
     model = cls(3, pretrain_epochs=25, epochs=8, batch_size=32, rescale=False, random_state=0).fit(X)
     assert adjusted_rand_score(texts[1], model.labels_) > 0.9
     assert (model.predict(X) == model.labels_).all()

@@ -39,7 +39,6 @@ def test_every_variant_finds_blobs(blobs, metric):
     assert adjusted_rand_score(y, quick(metric=metric, pretrain_epochs=40, epochs=20).fit_predict(X)) > 0.95
 
 
-@pytest.mark.full_size
 @pytest.mark.parametrize("metric", METRICS)
 def test_training_brings_the_assignments_together(metric):
     X, _ = make_blobs(150, 6, centers=3, cluster_std=3, random_state=3 + SEED)  # they overlap: there is something to do
@@ -208,7 +207,7 @@ def test_small_embeddings_are_made_larger_and_else_the_centres_slower(blobs):
 
 
 def test_the_target_is_as_decided_as_the_prediction_before_clustering_unless_told_otherwise(digits, tmp_path):
-    start = quick(4, epochs=0).fit(digits[0])
+    start = quick(4, pretrain_epochs=10, epochs=0).fit(digits[0])
     layer, z = start.model_.clusters, torch.from_numpy(start.transform(digits[0])).double()
     assert layer.powers[0] == 2
     assert 2 < layer.powers[1] < 8

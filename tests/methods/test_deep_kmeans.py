@@ -172,7 +172,7 @@ def test_lengths_are_logged_and_a_shrinking_embedding_is_reported(digits):
 
 
 def test_l2_holds_the_weights(digits):
-    quick = {"pretrain_epochs": 2, "epochs": 10, "random_state": 0, "network": "dense"}
+    quick = {"pretrain_epochs": 2, "epochs": 10, "batch_size": 16, "random_state": 0, "network": "dense"}
 
     def size(model):
         return sum(float(p.detach().square().sum()) for p in model.model_.autoencoder.parameters() if p.ndim > 1)

@@ -6,9 +6,9 @@ import pytest
 import scipy.sparse as sp
 import torch
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import diffclust
+from conftest import failed_checks
 from diffclust import SSC
 from diffclust.baselines import BASELINES
 from diffclust.methods import TRANSDUCTIVE
@@ -17,10 +17,8 @@ from diffclust.metrics import accuracy
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.filterwarnings("ignore:.*check_array_api_input")
-@parametrize_with_checks([SSC(3, device="cpu")])
-def test_scikit_learn_checks(estimator, check):
-    check(estimator)
+def test_scikit_learn_checks():
+    assert failed_checks(SSC(3, device="cpu")) == []
 
 
 def subspaces(seed=0, k=4, dim=4, ambient=14, n=30, noise=0.03):
@@ -133,9 +131,9 @@ def test_spectral_labels_of_a_graph_by_hand():
 def test_a_graph_that_nearly_falls_apart():
     """Twenty eigenvalues within 1e-6 of one, of which Lanczos would miss some."""
     rng = np.random.default_rng(0)
-    y = np.repeat(np.arange(20), 40)
-    inside = (y[:, None] == y) & (rng.random((800, 800)) < 0.3)
-    weights = (inside + 1e-8) * rng.random((800, 800))
+    y = np.repeat(np.arange(20), 20)
+    inside = (y[:, None] == y) & (rng.random((400, 400)) < 0.5)
+    weights = (inside + 1e-8) * rng.random((400, 400))
     labels, _ = spectral_labels(sp.csr_array(weights + weights.T), 20, 0)
     assert accuracy(y, labels) == 1
 

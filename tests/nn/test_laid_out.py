@@ -9,6 +9,8 @@ from diffclust.nn import ClusterLayer, kmeans
 from diffclust.nn.knowledge import clusters_of_known
 from diffclust.nn.layout import laid_out, laid_out_by, place_laid_out
 
+pytestmark = pytest.mark.full_size
+
 
 @pytest.fixture
 def bars():

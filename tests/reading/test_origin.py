@@ -56,12 +56,16 @@ FORMS = {
 }
 
 
+def test_near_zero_they_are_found(near):
+    X, y = near
+    assert adjusted_rand_score(y, TELL(3, network="dense", **SHORT).fit_predict(X)) == 1
+
+
 @pytest.mark.parametrize("form", FORMS)
 def test_shifted_rows_have_the_same_clusters(near, tmp_path, form):
     X, y = near
     there = FORMS[form](X + FAR_AWAY, tmp_path)
     model = TELL(3, network="dense", **SHORT).fit(there)
-    assert adjusted_rand_score(y, TELL(3, network="dense", **SHORT).fit_predict(X)) == 1
     assert adjusted_rand_score(y, model.labels_) == 1
     there = FORMS[form](X + FAR_AWAY, tmp_path)
     assert (np.asarray(model.predict(there)) == model.labels_).all()
@@ -105,6 +109,7 @@ def test_a_table_is_told_in_its_own_numbers(near):
     assert "1,700,000,0" in told or "1,699,999,9" in told
 
 
+@pytest.mark.usefixtures("one_table_of_operators")
 def test_it_is_saved_and_exported(near, tmp_path):
     X, _ = near
     model = TELL(3, network="dense", **SHORT).fit(X + FAR_AWAY)

@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import subprocess
 import sys
 
 import numpy as np
@@ -17,6 +16,7 @@ from diffclust.reading import parts
 from diffclust.reading.files import read
 from diffclust.reading.parts import TextTable
 from diffclust.reading.tables import Columns
+from processes import said_by
 
 SHORT = {"epochs": 2, "pretrain_epochs": 2, "device": "cpu", "random_state": 0}
 
@@ -184,8 +184,6 @@ def test_memory_stays_flat(tmp_path):
     for name, n in (("small.csv", 10_000), ("large.csv", 200_000)):  # the larger one: 8 MB, and 90 MB as words
         body = "".join(line.format(i) for i in range(n))
         (tmp_path / name).write_text("a,b,c,colour,day\n" + body.replace("red", "blue", n // 2))
-    words = [sys.executable, "-c", MEMORY, tmp_path / "small.csv", tmp_path / "large.csv"]
-    done = subprocess.run(words, check=True, capture_output=True, text=True, timeout=300)
-    n, more = done.stdout.split()
+    n, more = said_by(MEMORY, tmp_path / "small.csv", tmp_path / "large.csv").split()
     assert n == "200000"
     assert float(more) < 10  # megabytes

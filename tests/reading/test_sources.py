@@ -1,6 +1,5 @@
 """Data larger than memory: read as it is needed, shuffled well, answered as it goes, with flat memory."""
 
-import subprocess
 import sys
 import weakref
 
@@ -19,6 +18,7 @@ from diffclust.engine.rows import ArrayRows
 from diffclust.reading import sources
 from diffclust.reading.formats import open_parquet
 from diffclust.saving.answers import GROUP, More, write
+from processes import said_by
 
 CPU = torch.device("cpu")
 
@@ -221,8 +221,7 @@ def test_the_command_reads_row_groups(works, X, tmp_path):
 
 
 MEMORY = """
-import sys, numpy as np, torch
-torch.set_num_threads(1)
+import sys, numpy as np
 from diffclust import TELL
 def anonymous():
     return next(int(line.split()[1]) / 1024 for line in open("/proc/self/status") if line.startswith("RssAnon"))
@@ -242,6 +241,5 @@ def test_memory_stays_flat(tmp_path):
     rows = np.random.default_rng(0).random((300_000, 64), dtype=np.float32)  # 77 MB
     np.save(tmp_path / "small.npy", rows[:40_000])
     np.save(tmp_path / "large.npy", rows)
-    words = [sys.executable, "-c", MEMORY, tmp_path / "small.npy", tmp_path / "large.npy"]
-    done = subprocess.run(words, check=True, capture_output=True, text=True, timeout=300)
-    assert float(done.stdout) < 40  # megabytes: labels and the order of rows, not the rows
+    more = float(said_by(MEMORY, tmp_path / "small.npy", tmp_path / "large.npy"))
+    assert more < 40  # megabytes: labels and the order of rows, not the rows

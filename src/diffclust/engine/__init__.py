@@ -27,5 +27,8 @@ Words of our own::
     phase           a part of a restart with one loss: pretraining, clustering
     graph_key       whatever a step depends on beside tensors; each value gets a CUDA graph of its own
     stack_key       models of one key differ in numbers alone, so that `torch.vmap` can take their steps together
+    resting         parts of a model that a step does not move, by name
+    told            of a row: what the user knows of it, a class or a link to another row
+    origin          what is subtracted from columns far from zero, in float64, before rows become float32
     event           something the user should know about a run: a repair, a collapse, an interruption
 """

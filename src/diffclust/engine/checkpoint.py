@@ -56,20 +56,20 @@ def unpack(blob: bytes) -> Any:
     try:
         tensors = load_tensors(blob)
         header = json.loads(blob[8 : 8 + int.from_bytes(blob[:8], "little")])
-        return _rich(json.loads(header["__metadata__"]["state"]), tensors)
+        return _restored(json.loads(header["__metadata__"]["state"]), tensors)
     except MALFORMED as error:
         raise ValueError(f"no packed state: {error}") from error
 
 
-def _rich(value: Any, tensors: dict[str, Tensor]) -> Any:
+def _restored(value: Any, tensors: dict[str, Tensor]) -> Any:
     if not isinstance(value, dict):
         return value
     ((kind, content),) = value.items()
     if kind == "tensor":
         return tensors[content]
     if kind == "items":
-        return {_rich(k, tensors): _rich(v, tensors) for k, v in content}
-    return {"list": list, "tuple": tuple}[kind](_rich(v, tensors) for v in content)
+        return {_restored(k, tensors): _restored(v, tensors) for k, v in content}
+    return {"list": list, "tuple": tuple}[kind](_restored(v, tensors) for v in content)
 
 
 _kept: ContextVar[bool] = ContextVar("kept", default=False)

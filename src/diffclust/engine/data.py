@@ -17,8 +17,8 @@ from ..nn.parallel import batch_mean, totals
 from .distributed import ALONE, Processes
 from .rows import Rows
 
-CHUNK = 1024  # rows answered at a time
-# up to eight times as many, where they have no more values than that together; on a CPU of rows in memory alone
+CHUNK = 1024  # rows that `map` hands to a function at a time;
+# up to eight times as many, where these have at most so many values together, on a CPU for rows in memory alone
 MANY_VALUES = {"cpu": 2**17, "cuda": 2**23}
 FEWEST = 16  # rows: with fewer, matrix kernels change, and a row's last bits would depend on the rows beside it
 
@@ -34,7 +34,7 @@ class Batch:
     # where the data have a neighbour graph, drawn for this batch:
     neighbour: Tensor | None = None  # (b, ...) a neighbour of each sample; None where the batch is all rows,
     near: Tensor | None = None  # (b, m) which of the batch's samples are neighbours of each, then
-    far: Tensor | None = None  # (b, s) which of the batch's samples, of all processes, are compared with each
+    far: Tensor | None = None  # (b, s) which of the batch's samples, of all processes, each is pushed away from
     # where something is known of the data, drawn for this batch:
     told: Tensor | None = None  # (m + 2 p, ...) m samples whose cluster is known, and both parts of p pairs
     codes: Tensor | None = None  # (m,) these clusters
@@ -163,7 +163,7 @@ class Data:
         bad = (~x.flatten(1).isfinite().all(1)).nonzero()
         if len(bad):
             row = int(index[int(bad[0])])
-            if self.rows.learnt:
+            if self.rows.is_embedding:
                 raise ValueError(
                     f"Training diverged: the network's embedding is not finite, first of row {row}. A smaller lr, or "
                     "rows in other units, may help."

@@ -12,9 +12,9 @@ from ..nn.knowledge import Knowledge
 from ..nn.neighbours import NeighbourGraph
 from .data import Batch, Data
 
-DRAWS = 3  # neighbours drawn a sample, where the batch is all rows and they are in it already
+DRAWS = 3  # neighbours drawn for a sample where the batch is all rows, so that they are in it already; else one
+FAR = 8  # other samples that each is pushed away from
 TOLD = 64  # samples of known cluster that come with a batch, and as many pairs, at most
-FAR = 8  # samples that each is compared with as no neighbours
 
 
 class Reader:
@@ -41,8 +41,8 @@ class Feed:
         width = data.slot.stop - data.slot.start
         self.order = torch.empty(data.steps, width, dtype=torch.long, device=data.device)
         self.cursor = torch.zeros(1, dtype=torch.long, device=data.device)
-        self.brought: Tensor | None = None
-        self.ahead: Future[Tensor] | None = None
+        self.brought: Tensor | None = None  # this step's rows on the device, where `Data` does not hold them there
+        self.ahead: Future[Tensor] | None = None  # the next step's, being read
         self.all_rows = data.steps == 1 and width == len(data)
         if data.graph is not None:
             draws, pairs = (DRAWS, DRAWS * FAR // 4) if self.all_rows else (1, FAR)
@@ -57,6 +57,7 @@ class Feed:
             )
 
     def begin(self) -> None:
+        """Draw an epoch: the order of the rows, and what comes with them."""
         edges = self.data.rows.edges()
         if edges is None:
             data = self.data
@@ -99,7 +100,7 @@ class Feed:
             # how much is drawn differs from process to process: not from the common source
             generator = torch.Generator().manual_seed(int(torch.randint(2**31, ())) * processes.size + processes.rank)
         flat, done, count = self.order.view(-1), 0, len(edges) - 1
-        blocks = np.arange(count) if self.data.rows.forward else torch.randperm(count, generator=generator).numpy()
+        blocks = np.arange(count) if self.data.rows.forward_only else torch.randperm(count, generator=generator).numpy()
         for first in range(0, count, self.data.rows.window):
             window = blocks[first : first + self.data.rows.window]
             rows = torch.cat([torch.arange(edges[b], edges[b + 1]) for b in window])
@@ -112,7 +113,7 @@ class Feed:
         if self.data.rows.resident:
             return
         read = self.ahead.result() if self.ahead is not None else self._read(step)
-        more = self.data.rows.edges() is not None and not self.data.rows.forward and step + 1 < len(self.order)
+        more = self.data.rows.edges() is not None and not self.data.rows.forward_only and step + 1 < len(self.order)
         self.ahead = READER.thread.submit(self._read, step + 1) if more else None  # while this step is taken
         rows = self.data.values(read)
         self.brought = rows if self.brought is None else self.brought.copy_(rows)

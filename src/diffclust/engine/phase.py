@@ -376,7 +376,7 @@ class EmbeddedPhase(Phase):
 
     def start(self, saved: dict[str, Any] | None = None) -> None:
         embedded = TensorRows(self.data.map(self.whole.eval().embed))
-        embedded.learnt = True
+        embedded.is_embedding = True
         self.model = self.build_model(Identity(embedded.row_shape), len(embedded)).to(self.data.device)
         self.model.clusters.sphere = self.whole.clusters.sphere
         known, device = self.data.knowledge, self.data.device

@@ -10,7 +10,7 @@ from torch import Tensor
 
 BLOCK = 2**19  # bytes read in one go, where rows lie on a disk
 WINDOW = 128  # blocks whose rows are shuffled among one another
-LOOK, PART = 10_000, 1024  # rows that are looked at to know them all, and those at a time
+MOMENTS_OF, AT_A_TIME = 10_000, 1024  # rows that `moments` is taken over, and those read at a time
 
 
 class Moments:
@@ -46,11 +46,11 @@ class Rows(ABC, Sized):
     row_shape: tuple[int, ...]
     divisor: float = 1.0
     origin: Tensor | None = None
-    placed = False  # whether it is known if there is one: until then, rows keep the digits they have
-    learnt = False  # whether they are a network's embedding, and no user's
-    resident = False  # whether `take` works on the device alone, without the host
-    window = WINDOW
-    forward = False  # whether rows can only be read from the first to the last
+    origin_known = False  # whether `origin` is final, be it None: until then, rows are read in double precision
+    is_embedding = False  # of a network, and not the user's own rows
+    resident = False  # all on the device, so that `take` needs nothing from the host
+    window = WINDOW  # blocks that are shuffled together
+    forward_only = False  # can only be read from the first row to the last, as a stream
 
     @abstractmethod
     def take(self, index: Tensor) -> Tensor: ...
@@ -65,20 +65,22 @@ class Rows(ABC, Sized):
     def moments(self) -> Moments:
         """Of some rows, evenly spaced."""
         found = Moments()
-        for part in torch.linspace(0, len(self) - 1, min(len(self), LOOK), dtype=torch.float64).long().split(PART):
+        spaced = torch.linspace(0, len(self) - 1, min(len(self), MOMENTS_OF), dtype=torch.float64).long()
+        for part in spaced.split(AT_A_TIME):
             found.add(self.take(part))
         return found
 
-    def seen_from(self, origin: Tensor | None) -> "Rows":
-        """The same rows, less that."""
-        self.origin, self.placed = origin, True
+    def less_origin(self, origin: Tensor | None) -> "Rows":
+        """These rows with `origin` subtracted from now on."""
+        self.origin, self.origin_known = origin, True
         return self
 
     def _moved(self, x: Tensor) -> Tensor:
         return x if self.origin is None else (x.double() - self.origin.to(x.device)).float()
 
     def edges(self) -> np.ndarray | None:
-        """Where the blocks begin that are best read together, and the end; None where any order is as good."""
+        """Row numbers at which the blocks begin that are best read together, and the end (blocks + 1,); None where any
+        order is as good."""
         return None
 
     def _even_edges(self, row_bytes: int) -> np.ndarray | None:
@@ -106,11 +108,11 @@ class TensorRows(Rows):
 
     def to(self, device: torch.device) -> Rows:
         there = TensorRows(self.x.to(device), self.divisor)
-        there.origin, there.placed, there.learnt = self.origin, self.placed, self.learnt
+        there.origin, there.origin_known, there.is_embedding = self.origin, self.origin_known, self.is_embedding
         return there
 
-    def seen_from(self, origin: Tensor | None) -> Rows:
-        super().seen_from(origin)
+    def less_origin(self, origin: Tensor | None) -> Rows:
+        super().less_origin(origin)
         self.x = self._moved(self.x)
         self.x = self.x if self.x.dtype == torch.uint8 else self.x.float()
         return self
@@ -138,7 +140,7 @@ class ArrayRows(Rows):
         return self._tensor(self.array[start:stop])
 
     def _tensor(self, block: np.ndarray) -> Tensor:
-        enough = np.float32 if self.placed and self.origin is None else np.float64
+        enough = np.float32 if self.origin_known and self.origin is None else np.float64
         kept = np.uint8 if block.dtype == np.uint8 else enough
         return self.arrange(self._moved(torch.from_numpy(np.array(block, dtype=kept))))
 

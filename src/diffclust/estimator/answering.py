@@ -16,7 +16,7 @@ from ..engine.rows import TensorRows
 from ..engine.runtime import choose_device
 from ..reading.inputs import Given, Shape, check_tensor, in_numbers, read_rows
 from .outliers import Rejecting
-from .state import as_it_is
+from .state import snapshot
 
 
 def _labels(answer: Answer) -> Tensor:
@@ -61,7 +61,7 @@ class Answering(
 
     def predict_in_parts(self, X: Any) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Labels and probabilities, some thousand rows at a time and in order: for answers larger than memory."""
-        fitted = as_it_is(self)
+        fitted = snapshot(self)
         check_is_fitted(fitted)
         data, model = fitted._ready(read_rows(fitted, X, fitting=False))
 
@@ -81,7 +81,7 @@ class Answering(
 
     def inverse_transform(self, Z: Any) -> Any:
         """Embeddings back to samples of the shape `fit` was given."""
-        fitted = as_it_is(self)
+        fitted = snapshot(self)
         check_is_fitted(fitted)
         width = fitted.cluster_centers_.shape[1]
         if isinstance(Z, Tensor):
@@ -117,7 +117,7 @@ class Answering(
         """`ask(estimator, x)` over all samples, of the estimator as it is now, its model on their device and in eval
         mode; the answers, or `settle(estimator, answers)`, in the form X came in. Answers that are not finite are an
         error."""
-        fitted = as_it_is(self)
+        fitted = snapshot(self)
         if "model_" not in vars(fitted):  # else there is no need to look through all attributes
             check_is_fitted(fitted)
         given = read_rows(fitted, X, fitting=False)

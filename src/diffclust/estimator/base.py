@@ -44,7 +44,7 @@ from .selection import choose
 from .settings import SharedSettings, hyperparameters
 from .soundness import examine
 from .stability import Steady
-from .state import as_it_is, become, fitted_names, learns_alone
+from .state import fitted_names, set_attributes, snapshot, write_lock
 from .streams import Online
 
 ALL_VALUES, SOME_VALUES = 200_000, 2_000  # rows that processes compare with one another's: in memory, and elsewhere
@@ -228,7 +228,7 @@ class PrototypeClusterer(
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write the fitted estimator to a folder, for `diffclust.load`: safetensors and JSON, no pickle."""
-        save(as_it_is(self), folder)
+        save(snapshot(self), folder)
 
     # ---- bookkeeping
 
@@ -252,8 +252,8 @@ class PrototypeClusterer(
             fitted["diagnostics_"]["number"] = choice._asdict()
         if told.knowledge is not None:
             fitted["diagnostics_"]["known"] = told.describe(best.labels)
-        with learns_alone(self):
-            become(self, fitted, without=(*fitted_names(self), "_stream", "_waiting"))
+        with write_lock(self):
+            set_attributes(self, fitted, without=(*fitted_names(self), "_stream", "_waiting"))
 
     @staticmethod
     def _described_by(run: Run) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from ..explain.pairs import PairExplanation, explain_pair
 from ..explain.rows import Baseline, Explanations, explain_rows
 from ..report import InlineReport, inline_report, write_report
 from ..report.material import ReportOptions
-from .state import as_it_is
+from .state import snapshot
 
 
 class Explainable:
@@ -36,7 +36,7 @@ class Explainable:
             feature_names: of the columns of X; by default those of the data frame `fit` saw.
         """
         return explain_rows(
-            as_it_is(self), X, attributions=attributions, baseline=baseline, feature_names=feature_names
+            snapshot(self), X, attributions=attributions, baseline=baseline, feature_names=feature_names
         )
 
     def explain_cluster(
@@ -44,7 +44,7 @@ class Explainable:
     ) -> ClusterExplanation:
         """Cluster j: size, neighbours, decoded centre, what sets it apart; with the rows X also how tight it is and
         its `n` most typical and most doubtful rows."""
-        return explain_cluster(as_it_is(self), j, X, feature_names=feature_names, n=n)
+        return explain_cluster(snapshot(self), j, X, feature_names=feature_names, n=n)
 
     def explain_pair(
         self,
@@ -57,12 +57,12 @@ class Explainable:
     ) -> PairExplanation:
         """Why the rows a and b (each one row, or an X of one row) are together or apart."""
         return explain_pair(
-            as_it_is(self), a, b, attributions=attributions, baseline=baseline, feature_names=feature_names
+            snapshot(self), a, b, attributions=attributions, baseline=baseline, feature_names=feature_names
         )
 
     def explain_model(self) -> ModelExplanation:
         """The parts of the model, whether training converged, what was repaired."""
-        return explain_model(as_it_is(self))
+        return explain_model(snapshot(self))
 
     def report(
         self, path: str | os.PathLike[str] | None = None, X: Any = None, y: Any = None, **options: Any
@@ -88,5 +88,5 @@ class Explainable:
             raise TypeError("report needs the rows X: model.report(path, X), or model.report(X=X) in a notebook.")
         wishes = ReportOptions(**options)
         if path is None:
-            return inline_report(as_it_is(self), X, y, wishes)
-        return write_report(as_it_is(self), path, X, y, wishes)
+            return inline_report(snapshot(self), X, y, wishes)
+        return write_report(snapshot(self), path, X, y, wishes)

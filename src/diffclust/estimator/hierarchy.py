@@ -7,7 +7,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from ..nn.hierarchy import cut_tree, ward_tree
-from .state import as_it_is
+from .state import snapshot
 
 
 class Hierarchical:
@@ -38,7 +38,7 @@ class Hierarchical:
             k: how many, from 1 to `n_clusters_`.
             X: rows to label; by default those of the fit.
         """
-        fitted = as_it_is(self)
+        fitted = snapshot(self)
         check_is_fitted(fitted)
         coarse = cut_tree(fitted.hierarchy_, k)
         labels = fitted.labels_ if X is None else fitted.predict(X)

@@ -1,5 +1,6 @@
 """A knob is one setting of an estimator: its default and what it may be, said once, where the field is declared."""
 
+import functools
 import math
 import numbers
 import types
@@ -57,7 +58,8 @@ def check_seed(value: Any) -> None:
 
 def check_knobs(estimator: object) -> None:
     """Raise a TypeError or a ValueError for the first setting that is not what it may be."""
-    for rule in rules_of(type(estimator)):
+    cls: type = type(estimator)
+    for rule in rules_of(cls):
         rule.check(getattr(estimator, rule.name))
 
 
@@ -146,6 +148,7 @@ class Rule:
         return f"{kind} {' and '.join(bounds)}".rstrip()
 
 
+@functools.cache  # annotations are slow to read, and every fit asks
 def rules_of(cls: type) -> tuple[Rule, ...]:
     annotations = get_type_hints(cls)
     return tuple(Rule.of(each.name, annotations[each.name], _limits(cls, each.name)) for each in fields(cls))

@@ -16,7 +16,7 @@ from ..nn.number import NEXT_TO_BEST, NOTHING_IN_ROWS, UNDECIDED, Choice, View, 
 from ..reading.inputs import Given
 from . import networks
 from .restarts import build_restarts
-from .state import as_it_is
+from .state import snapshot
 
 if TYPE_CHECKING:
     from .base import PrototypeClusterer
@@ -34,7 +34,7 @@ def with_a_number(estimator: E, given: Given, least: int = 1) -> tuple[E, Choice
     if not estimator._number_is_open:
         return estimator, None
     choice = current_processes().of_leader(lambda: _look(estimator, given))
-    counted = as_it_is(estimator)
+    counted = snapshot(estimator)
     counted.n_clusters = max(choice.n_clusters, least)
     return counted, choice
 

@@ -17,7 +17,7 @@ from ..metrics import effective_number
 from ..nn.kmeans import kmeans
 from ..nn.regrouped import MANY, Joined, Parted, Regrouped, renumbered
 from ..reading.inputs import read_rows
-from .state import become, learns_alone
+from .state import set_attributes, write_lock
 
 
 class Regrouping:
@@ -40,7 +40,7 @@ class Regrouping:
         It has the smaller of the two numbers. The last cluster takes the larger one, which is free; all others keep
         theirs. Its centre, for people to look at, is the mean of both, and `inertia_` and the like stay those of the
         fit. `partial_fit` and `outlier_score` need a fit whose clusters are as it left them."""
-        with learns_alone(self):
+        with write_lock(self):
             check_is_fitted(self)
             for each in (i, j):
                 check_cluster(self, each)
@@ -69,7 +69,7 @@ class Regrouping:
             i: the cluster.
             X: the rows of the fit.
         """
-        with learns_alone(self):
+        with write_lock(self):
             check_is_fitted(self)
             check_cluster(self, i)
             given = read_rows(self, X, fitting=False)
@@ -131,7 +131,7 @@ class Regrouping:
             "runs_": [{**kept, "labels": labels}],  # of the others, clusters have other numbers
             "_names": names,
         }
-        become(self, fitted, without=("_stream", "_oddness"))
+        set_attributes(self, fitted, without=("_stream", "_oddness"))
 
     @property
     def names_(self) -> list[str]:
@@ -143,7 +143,7 @@ class Regrouping:
 
     @names_.setter
     def names_(self, names: Mapping[int, str] | Sequence[str]) -> None:
-        with learns_alone(self):
+        with write_lock(self):
             check_is_fitted(self)
             k = len(self.cluster_centers_)
             if not isinstance(names, Mapping):
@@ -154,7 +154,9 @@ class Regrouping:
                 check_cluster(self, j)
                 if not isinstance(name, str) or not name.strip():
                     raise ValueError(f"names_: cluster {j} is to be called {name!r:.50}, which is no name.")
-            become(self, {"_names": {**vars(self).get("_names", {}), **{int(j): name for j, name in names.items()}}})
+            set_attributes(
+                self, {"_names": {**vars(self).get("_names", {}), **{int(j): name for j, name in names.items()}}}
+            )
 
     @property
     def given_names_(self) -> dict[int, str]:

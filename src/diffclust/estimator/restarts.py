@@ -23,7 +23,7 @@ from ..nn.knowledge import Knowledge
 from ..nn.neighbours import NeighbourGraph, neighbours_by_words
 from ..reading.inputs import Given
 from . import networks
-from .state import as_it_is
+from .state import snapshot
 
 if TYPE_CHECKING:
     from .base import PrototypeClusterer
@@ -148,7 +148,7 @@ def _wide_phase(
     estimator: "PrototypeClusterer", model: ClusterModel, data: Data, epochs: int, options: dict[str, Any]
 ) -> WidePhase:
     """The method with `overcluster` times the clusters, around the same network."""
-    wide = as_it_is(estimator)
+    wide = snapshot(estimator)
     wide.n_clusters = min(len(data), math.ceil(estimator.overcluster * estimator.n_clusters))
     more = wide.build_model(model.autoencoder, len(data)).to(data.device)
     return WidePhase(OVER, more, model, data, estimator.build_optimizer(more), epochs, **options)

@@ -167,6 +167,12 @@ class SharedSettings(BaseEstimator):
         wanted = math.ceil(self.auto_steps[phase] / steps)
         return min(self.auto_most[phase], max(self.auto_least[phase], wanted))
 
+    @classmethod
+    @functools.cache
+    def _get_param_names(cls) -> list[str]:
+        """scikit-learn inspects the signature of `__init__` each time, which is slow beside a fit of few rows."""
+        return super()._get_param_names()
+
     @property
     def _number_is_open(self) -> bool:
         return isinstance(self.n_clusters, str)

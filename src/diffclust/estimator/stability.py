@@ -23,7 +23,7 @@ from ..engine.runtime import choose_device, learning, restart_seeds
 from ..reading.inputs import read_rows
 from .restarts import build_restarts
 from .selection import choose
-from .state import as_it_is
+from .state import snapshot
 
 
 class Stability(NamedTuple):
@@ -92,7 +92,7 @@ class Steady:
             n: how many fits.
             random_state: of halves and fits.
         """
-        fitted = as_it_is(self)
+        fitted = snapshot(self)
         check_is_fitted(fitted)
         if n < 1:
             raise ValueError(f"n={n} should be >= 1.")

@@ -1,4 +1,4 @@
-"""The fitted state of an estimator: seen and changed at one moment, whatever other threads do."""
+"""The fitted state of an estimator among threads: attributes are replaced all at once, and read from a snapshot."""
 
 import os
 import threading
@@ -8,24 +8,24 @@ from weakref import WeakKeyDictionary
 E = TypeVar("E")
 
 _locks: WeakKeyDictionary[Any, threading.RLock] = WeakKeyDictionary()
-_door = threading.Lock()
+_locks_lock = threading.Lock()
 
 
-def learns_alone(estimator: Any) -> "threading.RLock":
-    """Inside, no other thread changes the estimator; those that only ask it do not wait."""
-    with _door:
+def write_lock(estimator: Any) -> "threading.RLock":
+    """Of the estimator: who holds it may change the fitted attributes. Threads that only read do not wait for it."""
+    with _locks_lock:
         return _locks.setdefault(estimator, threading.RLock())
 
 
-def as_it_is(estimator: E) -> E:
-    """A view of the estimator, which stays what it is now: nothing fitted is ever changed in place."""
-    view = object.__new__(type(estimator))
-    view.__dict__ = vars(estimator).copy()
-    return view
+def snapshot(estimator: E) -> E:
+    """A shallow copy, with the attributes of this moment: what is fitted is replaced, never changed in place."""
+    copied = object.__new__(type(estimator))
+    copied.__dict__ = vars(estimator).copy()
+    return copied
 
 
-def become(estimator: Any, fitted: dict[str, Any], *, without: tuple[str, ...] = ()) -> None:
-    """Give the estimator new attributes, and take away `without`, at one moment."""
+def set_attributes(estimator: Any, fitted: dict[str, Any], *, without: tuple[str, ...] = ()) -> None:
+    """Set attributes and delete those in `without`, all at once: other threads see the old ones or the new ones."""
     kept = {name: value for name, value in vars(estimator).copy().items() if name not in without}
     estimator.__dict__ = {**kept, **fitted}
 
@@ -35,9 +35,9 @@ def fitted_names(estimator: Any) -> tuple[str, ...]:
 
 
 def _forget_locks() -> None:
-    """In a fork: whoever held them is not there."""
-    global _locks, _door
-    _locks, _door = WeakKeyDictionary(), threading.Lock()
+    """After a fork: the threads that held them are not in the child."""
+    global _locks, _locks_lock
+    _locks, _locks_lock = WeakKeyDictionary(), threading.Lock()
 
 
 if hasattr(os, "register_at_fork"):

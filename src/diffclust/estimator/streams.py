@@ -26,7 +26,7 @@ from ..nn.nearest import member_sums
 from ..nn.ops import largest
 from ..nn.regrouped import Regrouped
 from ..reading.inputs import Given, arriving, read_rows
-from .state import become, learns_alone
+from .state import set_attributes, write_lock
 
 M = TypeVar("M", bound=torch.nn.Module)
 KEPT = ("origin", "counts", "last_seen", "last_row")
@@ -139,7 +139,7 @@ class Online:
         """
         with learning(self.deterministic):
             for batch in arriving(X):
-                with learns_alone(self):
+                with write_lock(self):
                     if hasattr(self, "model_"):
                         self._take_in(batch, learn_network)
                     else:
@@ -216,7 +216,7 @@ class Online:
             if sum(map(len, stream.first)) >= ENOUGH:
                 fitted["temperature_"] = self._temperature_of(model, stream.first)
                 stream.first = None
-        become(self, {**fitted, "model_": model, "_stream": stream}, without=gone)
+        set_attributes(self, {**fitted, "model_": model, "_stream": stream}, without=gone)
 
     @staticmethod
     def _temperature_of(model: ClusterModel, rows: list[Tensor]) -> float:

@@ -137,7 +137,7 @@ def _placed(estimator: Any, given: Given, fitting: bool) -> Given:
     else:
         known = getattr(estimator, "origin_", None)
         origin = None if known is None else torch.from_numpy(known)
-    return replace(given, rows=given.rows.seen_from(origin))
+    return replace(given, rows=given.rows.less_origin(origin))
 
 
 def _check_single(row: tuple[int, ...], X: Any) -> None:

@@ -50,13 +50,13 @@ class ParquetRows(Rows):
             rows[here] = self._group(int(g))[i[here] - self.starts[g]]
         return torch.from_numpy(rows)
 
-    def seen_from(self, origin: Tensor | None) -> Rows:
+    def less_origin(self, origin: Tensor | None) -> Rows:
         self.groups.clear()
-        return super().seen_from(origin)
+        return super().less_origin(origin)
 
     @property
     def _kept(self) -> type:
-        return np.float32 if self.placed else np.float64
+        return np.float32 if self.origin_known else np.float64
 
     def _group(self, g: int) -> np.ndarray:
         if g not in self.groups:
@@ -81,7 +81,7 @@ class IterableRows(Rows):
     """A torch IterableDataset that gives the same rows every time it is gone through: once to count them, then once
     for each pass. Rows are shuffled within a buffer."""
 
-    forward = True
+    forward_only = True
     window = 1
 
     def __init__(self, dataset: Any) -> None:
