@@ -168,7 +168,7 @@ class ClusterModel(Trainable):
         if batch.far is None or not self.network_learns or "autoencoder" in self.resting:
             losses = self.loss(batch)
         else:
-            with self.autoencoder.once():
+            with self.embedding_once(batch):
                 losses = {**self.loss(batch), "neighbours": self.neighbour_loss(batch)[0]}
         if batch.told is not None:
             losses = {**losses, "knowledge": self.knowledge_loss(batch)}
@@ -181,15 +181,15 @@ class ClusterModel(Trainable):
         assert batch.together is not None
         return KNOWN * knowledge_loss(self.clusters, self.embed(batch.told), batch.codes, batch.together)
 
+    def embedding_once(self, batch: Batch) -> contextlib.AbstractContextManager[None]:
+        """Inside, the samples and their neighbours go through the encoder once, as one batch."""
+        return self.autoencoder.once(*([] if batch.neighbour is None else [batch.x, batch.neighbour]))
+
     def neighbour_loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """How far neighbours are apart and others near, and the embedded samples: see `nn.neighbours`."""
         assert batch.far is not None
-        if batch.near is not None:
-            z = self.represent(batch.x)
-            near = z[batch.near]
-        else:
-            z, near = self.represent(torch.cat([batch.x, batch.neighbour])).chunk(2)  # type: ignore[list-item]
-            near = near[:, None]
+        z = self.represent(batch.x)
+        near = self.represent(batch.neighbour)[:, None] if batch.near is None else z[batch.near]  # type: ignore[arg-type]
         return neighbour_loss(z, near, gathered(z)[batch.far]), z
 
     def answer(self, x: Tensor) -> Answer:
@@ -337,7 +337,8 @@ class NeighbourPretraining(Trainable):
         self.lr = self.fast if isinstance(model.autoencoder, RowAutoencoder) else self.slow
 
     def loss(self, batch: Batch) -> Losses:
-        neighbours, z = self.model.neighbour_loss(batch)
+        with self.model.embedding_once(batch):
+            neighbours, z = self.model.neighbour_loss(batch)
         some = slice(self.decoded)
         reconstruction = self.model.autoencoder.reconstruction_loss(batch.clean[some], z[some].detach())
         return {"neighbours": neighbours, "reconstruction": reconstruction}

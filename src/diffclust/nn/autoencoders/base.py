@@ -75,10 +75,14 @@ class Autoencoder(nn.Module):
         return z
 
     @contextlib.contextmanager
-    def once(self) -> Iterator[None]:
-        """Inside, the same samples go through the encoder once while it trains, however often they are asked for."""
+    def once(self, *together: Tensor) -> Iterator[None]:
+        """Inside, the same samples go through the encoder once while it trains, however often they are asked for; those
+        given here as one batch."""
         self._encoded = []
         try:
+            if together and self.training and torch.is_grad_enabled():
+                codes = self.encode(torch.cat(together)).split([x.shape[0] for x in together])
+                self._encoded = list(zip(together, codes, strict=True))
             yield
         finally:
             self._encoded = None
