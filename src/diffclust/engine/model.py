@@ -3,7 +3,7 @@
 import contextlib
 import itertools
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from typing import Any, NamedTuple, Self
 
 import torch
@@ -199,9 +199,10 @@ class ClusterModel(Trainable):
         logits = self.clusters.logits(z)
         return Answer(z, logits, largest(logits))
 
-    def owners(self, x: Tensor) -> Tensor:
-        """The labels of `answer`, and -1 where they are of no number."""
-        return self.clusters.owners(self.embed(x))
+    def decider(self) -> Callable[[Tensor], Tensor]:
+        """What gives the labels of `answer`, and -1 where they are of no number, for one batch after another."""
+        decide = self.clusters.decider()
+        return lambda x: decide(self.embed(x))
 
     def assign(self, x: Tensor) -> Tensor:
         """(b, ...) -> (b, k), rows sum to 1: the method's own assignment."""

@@ -147,6 +147,9 @@ class Identity(Autoencoder):
         super().__init__(input_shape, int(torch.Size(tuple(input_shape)).numel()), output)
         self.encoder, self.decoder = nn.Flatten(), nn.Identity()
 
+    def normalize(self, x: Tensor) -> Tensor:
+        return x
+
 
 class Wrapped(Autoencoder):
     """A user's own module with `encode` and `decode`, which sees the values as they are."""
