@@ -139,3 +139,13 @@ def test_a_bad_batch_changes_nothing(model, blobs):
         model.partial_fit(np.full((4, 6), 3e38), learn_network=True)
     assert all(torch.equal(before[name], value) for name, value in model.model_.state_dict().items())
     assert model.diagnostics_["stream"]["batches"] == 1
+
+
+def test_without_a_network_the_embedding_is_no_part_of_the_users_rows(blobs):
+    X = blobs[0].astype(np.float32)
+    kept = X.copy()
+    model = diffclust.TELL(3, network="identity", epochs=1, random_state=0, device="cpu").fit(X)
+    z = model.transform(X)
+    np.testing.assert_array_equal(z, X)
+    z += 1
+    np.testing.assert_array_equal(X, kept)

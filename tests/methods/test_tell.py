@@ -232,6 +232,15 @@ def test_what_is_held_decides_whatever_is_nearest(x):
     assert torch.equal(model.choose(batch(x), logits)[:10], logits.argmax(1)[:10])
 
 
+def test_where_all_rows_are_held_no_sample_is_asked_for_its_centre(x):
+    model = build()
+    model.begun, model.epochs = torch.arange(40) % 3, 8
+    model.before_epoch(1, None)  # the centres rest, and the unchanged samples would decide
+    changed = Batch(x + 1, x, torch.arange(40))
+    model.embed = None
+    assert torch.equal(model.choose(changed, torch.zeros(40, 3)), model.begun)
+
+
 @pytest.mark.parametrize("epoch", [1, 3])
 def test_a_fit_killed_while_rows_are_held_ends_the_same(images, tmp_path, epoch):
     whole = TELL(3, **IMAGES).fit(images)

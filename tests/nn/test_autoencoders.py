@@ -250,3 +250,15 @@ def test_samples_are_encoded_once_while_the_network_trains():
     network.train()
     assert network.encode(x) is not z
     assert len(passes) == 5
+
+
+def test_samples_given_together_are_encoded_as_one_batch():
+    network, x, y = small("rows", (6,)).train(), torch.randn(5, 6), torch.randn(3, 6)
+    whole = network.encode(torch.cat([x, y]))  # batch norm goes by all eight rows
+    passes = []
+    network.encoder.register_forward_hook(lambda *_: passes.append(1))
+    with network.once(x, y):
+        torch.testing.assert_close(torch.cat([network.encode(x), network.encode(y)]), whole)
+        network.encode(x).sum().backward()
+    assert len(passes) == 1
+    assert all(weight.grad is not None for weight in network.encoder.parameters())

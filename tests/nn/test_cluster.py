@@ -553,3 +553,11 @@ def test_owners_are_those_of_double_precision(kind):
     assert layer.owners(z).equal(layer.logits(z.double()).argmax(1))
     z[5, 1], z[7] = torch.nan, torch.inf
     assert layer.owners(z)[[5, 7]].tolist() == [-1, -1]
+
+
+def test_owners_of_many_centres_over_batches_of_any_size():
+    layer = ClusterLayer(300, 4)
+    layer.set_centers(torch.randn(300, 4))
+    z, decide = torch.randn(2000, 4), layer.decider()
+    expected = layer.logits(z.double()).argmax(1)
+    assert torch.cat([decide(part) for part in z.split([700, 700, 300, 290, 10])]).equal(expected)

@@ -17,8 +17,9 @@ from ..nn.parallel import batch_mean, totals
 from .distributed import ALONE, Processes
 from .rows import Rows
 
-CHUNK = 1024  # rows that `map` hands to a function at a time;
-# up to eight times as many, where these have at most so many values together, on a CPU for rows in memory alone
+CHUNK = 1024  # rows answered at a time
+# up to eight times as many, where they have no more values than that together; on a CPU of rows in memory alone, and
+# there a quarter where they have more, which a cache does not hold
 MANY_VALUES = {"cpu": 2**17, "cuda": 2**23}
 FEWEST = 16  # rows: with fewer, matrix kernels change, and a row's last bits would depend on the rows beside it
 
@@ -122,7 +123,8 @@ class Data:
             )
         values = max(1, math.prod(rows.row_shape))
         many = MANY_VALUES.get(device.type, 0) if rows.resident or device.type != "cpu" else 0
-        self.chunk = max(CHUNK, min(8 * CHUNK, many // values))
+        least = CHUNK // 4 if many and device.type == "cpu" else CHUNK
+        self.chunk = max(least, min(8 * CHUNK, many // values))
         self.slot = processes.part(self.batch_size)
         self.own = self._rows_of(self.slot)
 
@@ -231,7 +233,10 @@ class Data:
             missing = max(0, FEWEST - len(x))
             padded = torch.cat([x, x[:1].expand(missing, *x.shape[1:])]) if missing else x
             with torch.no_grad():
-                yield fn(padded)[: len(x)]
+                answers = fn(padded)
+            if answers.data_ptr() == padded.data_ptr():  # the rows themselves, which may be the user's
+                answers = answers.clone()
+            yield answers[: len(x)]
 
     def fingerprint(self, most: int = 200_000) -> str:
         """A digest of the rows' shape, number and values; of more than `most` rows, of that many evenly spaced."""

@@ -137,7 +137,8 @@ class Feed:
         """`neighbour`, `near` and `far` of a `Batch`."""
         data, neighbours = self.data, self.neighbours.index_select(0, self.cursor)[0]
         place = torch.arange(data.slot.start, data.slot.stop, device=data.device)
-        far = (place[:, None] + self.shifts.index_select(0, self.cursor)) % data.batch_size
+        far = place[:, None] + self.shifts.index_select(0, self.cursor)
+        far = torch.where(far < data.batch_size, far, far - data.batch_size)  # on a CPU faster than a remainder
         if self.all_rows:
             return {"near": neighbours, "far": far}
         neighbour = data.take(neighbours[:, 0]) if self.brought is None else self.brought[len(neighbours) :]

@@ -2,7 +2,7 @@
 
 import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from typing import Any, NamedTuple, Self
 
 import torch
@@ -167,7 +167,7 @@ class ClusterModel(Trainable):
         if batch.far is None or not self.network_learns or "autoencoder" in self.resting:
             losses = self.loss(batch)
         else:
-            with self.autoencoder.once():
+            with self.embedding_once(batch):
                 losses = {**self.loss(batch), "neighbours": self.neighbour_loss(batch)[0]}
         if batch.told is not None:
             losses = {**losses, "knowledge": self.knowledge_loss(batch)}
@@ -180,15 +180,15 @@ class ClusterModel(Trainable):
         assert batch.together is not None
         return KNOWN * knowledge_loss(self.clusters, self.embed(batch.told), batch.codes, batch.together)
 
+    def embedding_once(self, batch: Batch) -> contextlib.AbstractContextManager[None]:
+        """Inside, the samples and their neighbours go through the encoder once, as one batch."""
+        return self.autoencoder.once(*([] if batch.neighbour is None else [batch.x, batch.neighbour]))
+
     def neighbour_loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """How far neighbours are apart and others near, and the embedded samples: see `nn.neighbours`."""
         assert batch.far is not None
-        if batch.near is not None:
-            z = self.represent(batch.x)
-            near = z[batch.near]
-        else:
-            z, near = self.represent(torch.cat([batch.x, batch.neighbour])).chunk(2)  # type: ignore[list-item]
-            near = near[:, None]
+        z = self.represent(batch.x)
+        near = self.represent(batch.neighbour)[:, None] if batch.near is None else z[batch.near]  # type: ignore[arg-type]
         return neighbour_loss(z, near, gathered(z)[batch.far]), z
 
     def answer(self, x: Tensor) -> Answer:
@@ -198,9 +198,10 @@ class ClusterModel(Trainable):
         logits = self.clusters.logits(z)
         return Answer(z, logits, largest(logits))
 
-    def owners(self, x: Tensor) -> Tensor:
-        """The labels of `answer`, and -1 where they are of no number."""
-        return self.clusters.owners(self.embed(x))
+    def decider(self) -> Callable[[Tensor], Tensor]:
+        """What gives the labels of `answer`, and -1 where they are of no number, for one batch after another."""
+        decide = self.clusters.decider()
+        return lambda x: decide(self.embed(x))
 
     def assign(self, x: Tensor) -> Tensor:
         """(b, ...) -> (b, k), rows sum to 1: the method's own assignment."""

@@ -3,7 +3,7 @@
 import copy
 import itertools
 import math
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,7 +27,7 @@ GraphKey = tuple[int, Hashable, Hashable]  # of a step: which phase's, the model
 NUMBER = (bool, int, float, Tensor)
 LOOKED_AT = 64  # rows whose embedding must be finite when a phase ends
 MAX_FALLBACKS = 3  # how often a run may fall back to finite numbers before it stays where it is
-SNAPSHOT_EVERY = 10  # epochs between the states a run can fall back to
+SNAPSHOT_EVERY, SNAPSHOT_STEPS = 10, 50  # epochs between the states a run can fall back to, and at least so many steps
 NORM_BATCHES = 50  # batches that batch norm's final statistics are taken from
 
 
@@ -55,18 +55,19 @@ class LastFinite:
 
     def __init__(self, model: Trainable, optimizer: Optimizer | None, failures: int = 0) -> None:
         self.model, self.optimizer, self.failures = model, optimizer, failures
-        state = model.state_dict()
-        self.watched = [name for name, value in state.items() if bool(value.isfinite().all())]  # masks may hold -inf
+        state = {n: value for n, value in model.state_dict().items() if value.is_floating_point() and value.numel()}
+        finite = _are_finite(state.values()).tolist()
+        self.watched = [name for name, sound in zip(state, finite, strict=True) if sound]  # masks may hold -inf
         self.keep()
 
     def is_finite(self) -> bool:
         state = self.model.state_dict()
-        return all(bool(state[name].isfinite().all()) for name in self.watched)
+        return bool(_are_finite(state[name] for name in self.watched).all())
 
     def keep(self) -> None:
         if self.is_finite():
             self.state = {name: value.clone() for name, value in self.model.state_dict().items()}
-            self.moments = copy.deepcopy(self.optimizer.state_dict()) if self.optimizer else {}
+            self.moments = _copied(self.optimizer.state_dict()) if self.optimizer else {}
 
     def restore(self, phase: str, epoch: int) -> None:
         self.failures += 1
@@ -74,13 +75,28 @@ class LastFinite:
         self.model.load_state_dict(self.state)
         what = "went back to the last finite state"
         if self.optimizer:
-            self.optimizer.load_state_dict(copy.deepcopy(self.moments))  # it would go on writing into them
+            self.optimizer.load_state_dict(_copied(self.moments))  # it would go on writing into them
             for group, rate in zip(self.optimizer.param_groups, rates, strict=True):
                 group["lr"] = group["base_lr"] = rate
             what += f" and set the learning rate to {rates[0]:.3g}"
         if self.failures > MAX_FALLBACKS:
             what = f"went back to the last finite state and stopped there, after {MAX_FALLBACKS} attempts to go on"
         self.model.note("non-finite", f"The loss was not finite in epoch {epoch} of {phase}: {what}.")
+
+
+def _are_finite(tensors: Iterable[Tensor]) -> Tensor:
+    """Whether each of the tensors has finite numbers alone, by their sum; a GPU is waited for when that is read."""
+    sums = [each.sum() for each in tensors]
+    return torch.stack(sums).isfinite() if sums else torch.ones(0, dtype=torch.bool)
+
+
+def _copied(state: Any) -> Any:
+    """Dictionaries, lists and tensors anew; `copy.deepcopy` takes ten times as long."""
+    if isinstance(state, dict):
+        return {key: _copied(value) for key, value in state.items()}
+    if isinstance(state, list):
+        return [_copied(value) for value in state]
+    return state.detach().clone() if isinstance(state, Tensor) else copy.deepcopy(state)
 
 
 def set_rate(optimizer: Optimizer, factor: float) -> None:
@@ -227,7 +243,9 @@ class Phase:
             with self.fusion.layers(self.model, copies), shared_norms():
                 losses = self.data.portion(self.model.losses(batch))
         if self.optimizer is not None:
-            self.optimizer.zero_grad(set_to_none=True)
+            for group in self.optimizer.param_groups:
+                for parameter in group["params"]:
+                    parameter.grad = None
             learnt = [value for value in losses.values() if value.requires_grad]
             if learnt or not self.model.resting:  # else nothing is left to learn
                 torch.autograd.backward(learnt or list(losses.values()))  # of their sum
@@ -256,7 +274,8 @@ class Phase:
         if all(map(math.isfinite, losses.values())):
             self.model.after_epoch(epoch, self.data)
             self.over = self._told_to_stop(epoch, losses) or self.model.finished
-            if epoch % SNAPSHOT_EVERY == SNAPSHOT_EVERY - 1 and not self.over:
+            every = max(SNAPSHOT_EVERY, math.ceil(SNAPSHOT_STEPS / self.data.steps))
+            if epoch % every == every - 1 and not self.over:
                 self.last_finite.keep()
         else:
             self.last_finite.restore(self.name, epoch)

@@ -59,7 +59,8 @@ class NeighbourPretraining(Trainable):
         self.lr = self.fast if isinstance(model.autoencoder, RowAutoencoder) else self.slow
 
     def loss(self, batch: Batch) -> Losses:
-        neighbours, z = self.model.neighbour_loss(batch)
+        with self.model.embedding_once(batch):
+            neighbours, z = self.model.neighbour_loss(batch)
         some = slice(self.decoded)
         reconstruction = self.model.autoencoder.reconstruction_loss(batch.clean[some], z[some].detach())
         return {"neighbours": neighbours, "reconstruction": reconstruction}

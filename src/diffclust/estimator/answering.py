@@ -53,11 +53,11 @@ class Answering(
         """
         if reject is not None:
             return self._labels_or_none(X, reject)
-        return self._answer(X, lambda fitted, x: fitted.model_.owners(x))
+        return self._answer(X, lambda fitted: fitted.model_.decider())
 
     def predict_proba(self, X: Any) -> Any:
         """`softmax_j(-|z - Ω_j|² / temperature_)`: see `temperature_`."""
-        return self._answer(X, lambda fitted, x: fitted._probabilities(fitted.model_.embed(x).double()))
+        return self._answer(X, lambda fitted: lambda x: fitted._probabilities(fitted.model_.embed(x).double()))
 
     def predict_in_parts(self, X: Any) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Labels and probabilities, some thousand rows at a time and in order: for answers larger than memory."""
@@ -77,7 +77,7 @@ class Answering(
 
     def transform(self, X: Any) -> Any:
         """The embedding of each row (n, embedding_dim), in the form X came in."""
-        return self._answer(X, lambda fitted, x: fitted.model_.embed(x))
+        return self._answer(X, lambda fitted: fitted.model_.embed)
 
     def inverse_transform(self, Z: Any) -> Any:
         """Embeddings back to samples of the shape `fit` was given."""
@@ -108,13 +108,18 @@ class Answering(
 
     def score(self, X: Any, y: Any = None) -> float:
         """Minus the clustering loss, mean over the rows: larger is better."""
-        losses = self._answer(X, lambda fitted, x: fitted.model_.clustering_loss(fitted.model_.embed(x).double()))
+        losses = self._answer(
+            X, lambda fitted: lambda x: fitted.model_.clustering_loss(fitted.model_.embed(x).double())
+        )
         return -float(losses.mean())
 
     def _answer(
-        self, X: Any, ask: Callable[[Any, Tensor], Tensor], settle: Callable[[Any, Tensor], Tensor] | None = None
+        self,
+        X: Any,
+        ask: Callable[[Any], Callable[[Tensor], Tensor]],
+        settle: Callable[[Any, Tensor], Tensor] | None = None,
     ) -> Any:
-        """`ask(estimator, x)` over all samples, of the estimator as it is now, its model on their device and in eval
+        """`ask(estimator)(x)` over all samples, of the estimator as it is now, its model on their device and in eval
         mode; the answers, or `settle(estimator, answers)`, in the form X came in. Answers that are not finite are an
         error."""
         fitted = snapshot(self)
@@ -122,7 +127,7 @@ class Answering(
             check_is_fitted(fitted)
         given = read_rows(fitted, X, fitting=False)
         data, _ = fitted._ready(given)
-        answers = data.map(lambda x: ask(fitted, x))
+        answers = data.map(ask(fitted))
         _check_answers(answers)
         return given.give(answers if settle is None else settle(fitted, answers))
 

@@ -6,6 +6,7 @@ into some cluster all the same, and only the second shows it. Their logarithms a
 cluster, in units of 1.48 times its median deviation; the score is the larger of the two.
 """
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -77,7 +78,7 @@ class Rejecting:
     def outlier_score(self, X: Any) -> Any:
         """How odd each row is (n,), in the form X came in: about 0 for the middle row of a cluster, larger for rows
         that are far from their centre, or that the network cannot decode, by the measure of their cluster's rows."""
-        return self._answer(X, lambda fitted, x: fitted._known_oddness().score(*_logs(fitted.model_, x)))
+        return self._answer(X, lambda fitted: lambda x: fitted._known_oddness().score(*_logs(fitted.model_, x)))
 
     def _labels_or_none(self, X: Any, reject: float) -> Any:
         """Labels, and -1 for rows odder than all but the share `reject` of the fit's."""
@@ -89,7 +90,11 @@ class Rejecting:
             odd = fitted._known_oddness()
             return label.where(odd.score(label, logs) <= odd.level(reject), len(fitted.cluster_centers_))
 
-        return self._answer(X, ask, lambda fitted, labels: labels.where(labels < len(fitted.cluster_centers_), -1))
+        return self._answer(
+            X,
+            lambda fitted: partial(ask, fitted),
+            lambda fitted, labels: labels.where(labels < len(fitted.cluster_centers_), -1),
+        )
 
     def _known_oddness(self) -> Oddness:
         oddness: Oddness | None = vars(self).get("_oddness")

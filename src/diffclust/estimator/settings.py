@@ -25,6 +25,7 @@ from .knobs import Limits, Rule, check_knobs, check_seed, knob
 from .selection import RULES
 
 ALL_ROWS = 2048  # up to here a batch is all rows, where the encoder learns by neighbours
+SOME_ROWS = 768  # else so many, and a neighbour of each
 STEPS_OF_ALL_ROWS = (150, 50)  # then so many steps of the encoder alone, and of the method
 STEPS = (500, 166)  # else so many,
 STEPS_BY_ROOT = 8  # and of the encoder alone at least so many times the root of the number of rows
@@ -104,7 +105,7 @@ class SharedSettings(BaseEstimator):
         pretrain_epochs: epochs of the autoencoder alone. "auto" follows the number of rows.
         epochs: epochs of the method. "auto" follows the number of rows.
         batch_size: rows a step. "auto": 64 below 5,000 rows, 128 below 20,000, 256 from there on; where the network
-            learns by neighbours, all rows up to 2,048, and 1,024 of more.
+            learns by neighbours, all rows up to 2,048, and 768 of more.
         augment: random changes of the samples in training: the strength of small turns, zooms and shifts of images, or
             "photos" (parts of the image, mirrored, in another light), or a callable from a batch to a changed batch;
             None for none. "auto": 0.5 for images, none for rows.
@@ -208,7 +209,7 @@ class SharedSettings(BaseEstimator):
     def _batch_size(self, n: int, neighbours: bool = False) -> int:
         if self.batch_size == "auto":
             if neighbours:
-                return n if n <= ALL_ROWS else 1024
+                return n if n <= ALL_ROWS else SOME_ROWS
             return 64 if n < 5_000 else 128 if n < 20_000 else 256
         return self.batch_size
 

@@ -38,6 +38,7 @@ class TELLModel(MovingCenters):
     members: Tensor  # how many rows each centre won in this epoch
     step: Tensor
     begun: Tensor | None = None  # (n,) the cluster that each row began in, or -1, as long as it stays there
+    all_begun = False  # whether there is none of -1
 
     def __init__(self, autoencoder: Autoencoder, clusters: ClusterLayer, settings: "TELL") -> None:
         start = settings.first_centers(clusters.embedding_dim)
@@ -54,6 +55,7 @@ class TELLModel(MovingCenters):
         super().before_epoch(epoch, data)
         if epoch >= HELD * self.epochs:
             self.begun = None
+        self.all_begun = self.begun is not None and bool((self.begun >= 0).all())
         self.graph_key = self.moving_centers, self.begun is not None
         turn = epoch // 2 if self.in_turns else epoch
         self.step.fill_(self.center_step / (1 + self.center_decay * turn))
@@ -89,6 +91,8 @@ class TELLModel(MovingCenters):
     def choose(self, batch: Batch, logits: Tensor) -> Tensor:
         """a = argmax_j W_j·h, or where the row began. Where training sees changed samples, the unchanged one decides:
         its centre is what all its versions are pulled to."""
+        if self.begun is not None and self.all_begun:
+            return self.begun[batch.index]
         if batch.x is not batch.clean and not self.moving_centers:
             with torch.no_grad(), self.evaluating():
                 logits = self.clusters.logits(self.embed(batch.clean))

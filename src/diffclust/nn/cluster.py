@@ -20,6 +20,7 @@ from .ops import ASSIGNMENTS, Assignment, Distance, largest, one_hot, squared_di
 from .parallel import totals
 
 ENOUGH = 256  # rows for which a look in float32 pays
+EXACT = 256  # whole numbers that products keep, in bfloat16 too
 Start = Literal["random", "k-means++", "k-means", "neighbours", "kept"]
 
 
@@ -168,28 +169,14 @@ class ClusterLayer(nn.Module):
             bias = -weight.square().sum(1) / (4 * self.alpha) if self.bias is None else self.bias.to(dtype)
             return F.linear(z, weight, bias)
 
-    @torch.no_grad()
     def owners(self, z: Tensor) -> Tensor:
         """The cluster of each row already normalised, (b, d) -> (b,): the largest logit in float64, or -1 where that is
-        no number. On a CPU float32 decides where its rounding leaves no doubt."""
-        plain = type(self).logits is ClusterLayer.logits and z.dtype == self.weight.dtype == torch.float32
-        if len(z) < ENOUGH or not plain or z.device.type != "cpu":
-            return _largest_in_double(self, z)
-        weight = self.weight
-        bias = torch.full((len(weight),), -self.alpha) if self.sphere else self.bias
-        bias = -weight.square().sum(1) / (4 * self.alpha) if bias is None else bias
-        logits = torch.addmm(bias[:, None], weight, z.T)  # (k, b): with rows last, the rest is as fast as memory
-        low, high = torch.aminmax(z)
-        reach = (
-            torch.maximum(-low, high) * weight.abs().sum(1).max() + bias.abs().max()
-        )  # Σ_d |W_jd z_id| + |b_j| at most
-        rounding = 2 * (z.shape[1] + 4) * torch.finfo(z.dtype).eps * reach
-        may_be = logits.ge_(logits.amax(0).sub_(rounding))  # 1 for each that may be the largest
-        doubtful = (may_be.sum(0) != 1).nonzero()[:, 0]
-        labels = may_be.mul_(torch.arange(len(weight), dtype=z.dtype)[:, None]).amax(0).long()
-        if len(doubtful):
-            labels[doubtful] = _largest_in_double(self, z[doubtful])
-        return labels
+        no number."""
+        return self.decider()(z)
+
+    def decider(self) -> "Decider":
+        """`owners` of one batch after another: what that needs of the weights is computed once."""
+        return Decider(self)
 
     def distances(self, z: Tensor) -> Tensor:
         """`|z_i - Ω_j|²` by the identity above; only with tied weights is it a true distance."""
@@ -326,6 +313,52 @@ class ClusterLayer(nn.Module):
         return f"{self.n_clusters} centres in {self.embedding_dim} dimensions, {name}, {kind}, alpha={self.alpha:g}"
 
 
+class Decider:
+    """The largest logit of rows: in float64, or on a CPU in float32 where its rounding leaves no doubt."""
+
+    def __init__(self, clusters: ClusterLayer) -> None:
+        self.clusters, weight = clusters, clusters.weight
+        plain = type(clusters).logits is ClusterLayer.logits and weight.dtype == torch.float32
+        self.sketches, self.room = plain and weight.device.type == "cpu", torch.empty(0)
+
+    @torch.no_grad()
+    def __call__(self, z: Tensor) -> Tensor:
+        if not self.sketches or len(z) < ENOUGH or z.dtype != torch.float32:
+            return _largest_in_double(self.clusters, z)
+        labels, sure = self._look(z)
+        if not bool(sure.all()):
+            doubtful = (~sure).nonzero()[:, 0]
+            labels[doubtful] = _largest_in_double(self.clusters, z[doubtful])
+        return labels
+
+    def _look(self, z: Tensor) -> tuple[Tensor, Tensor]:
+        """The largest logit of each row in float32, and whether another may be as large."""
+        if self.room.shape[1:] != (len(z),):
+            self._prepare(len(z))
+        k = len(self.weight)
+        logits = torch.addmm(self.bias[:, None], self.weight, z.T, out=self.room)  # (k, b): as fast as memory from here
+        farthest = torch.maximum(-z.amin(), z.amax())  # half the time of torch.aminmax
+        reach = self.reach[0] * farthest + self.reach[1]  # Σ_d |W_jd z_id| + |b_j| at most
+        rounding = 2 * (z.shape[1] + 4) * torch.finfo(z.dtype).eps * reach
+        may_be = logits.ge_(logits.amax(0).sub_(rounding))  # 1 for each that may be the largest
+        if k <= EXACT:
+            count, labels = self.counting @ may_be
+        else:
+            count, labels = may_be.sum(0), may_be.mul_(self.counting[1][:, None]).amax(0)
+        return labels.long(), count == 1
+
+    def _prepare(self, rows: int) -> None:
+        clusters = self.clusters
+        self.weight, k = clusters.weight.detach(), len(clusters.weight)
+        bias = torch.full((k,), -clusters.alpha) if clusters.sphere else clusters.bias
+        self.bias = -self.weight.square().sum(1) / (4 * clusters.alpha) if bias is None else bias.detach()
+        self.reach = self.weight.abs().sum(1).max(), self.bias.abs().max()
+        places = torch.arange(k, dtype=torch.float32)
+        self.counting = torch.stack([torch.ones_like(places), places])
+        self.room = torch.empty(k, rows)  # fresh memory for every batch would cost as much as the arithmetic
+
+
+@torch.no_grad()
 def _largest_in_double(clusters: ClusterLayer, z: Tensor) -> Tensor:
     """Narrow float32 products depend, in their last bits, on a row's place in the batch."""
     logits = clusters.logits(z.double())

@@ -75,10 +75,14 @@ class Autoencoder(nn.Module):
         return z
 
     @contextlib.contextmanager
-    def once(self) -> Iterator[None]:
-        """Inside, the same samples go through the encoder once while it trains, however often they are asked for."""
+    def once(self, *together: Tensor) -> Iterator[None]:
+        """Inside, the same samples go through the encoder once while it trains, however often they are asked for; those
+        given here as one batch."""
         self._encoded = []
         try:
+            if together and self.training and torch.is_grad_enabled():
+                codes = self.encode(torch.cat(together)).split([x.shape[0] for x in together])
+                self._encoded = list(zip(together, codes, strict=True))
             yield
         finally:
             self._encoded = None
@@ -137,11 +141,17 @@ class Autoencoder(nn.Module):
 
 
 class Identity(Autoencoder):
-    """No network: the features are the embedding, in the units they came in."""
+    """No network: the features are the embedding, in the units they came in or in those that are set."""
 
     def __init__(self, input_shape: Sequence[int], embedding_dim: int = 0, output: Output = "linear") -> None:
         super().__init__(input_shape, int(torch.Size(tuple(input_shape)).numel()), output)
         self.encoder, self.decoder = nn.Flatten(), nn.Identity()
+
+    def normalize(self, x: Tensor) -> Tensor:
+        numbers = self.shift.ndim == self.scale.ndim == 0 and self.shift.device.type == "cpu"
+        if numbers and not torch.compiler.is_compiling() and self.shift.item() == 0 and self.scale.item() == 1:
+            return x  # without a copy
+        return super().normalize(x)
 
 
 class Wrapped(Autoencoder):

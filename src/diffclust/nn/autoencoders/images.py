@@ -40,7 +40,7 @@ class ConvAutoencoder(Autoencoder):
         h4, w4 = (h2 + 1) // 2, (w2 + 1) // 2
 
         def down(fan_in: int, fan_out: int, stride: int) -> list[nn.Module]:
-            return [nn.Conv2d(fan_in, fan_out, 3, stride, 1), nn.BatchNorm2d(fan_out), nn.ReLU()]
+            return [nn.Conv2d(fan_in, fan_out, 3, stride, 1), nn.BatchNorm2d(fan_out), nn.ReLU(inplace=True)]
 
         def up(fan_in: int, fan_out: int, stride: int, extra: tuple[int, int]) -> nn.Module:
             return nn.ConvTranspose2d(fan_in, fan_out, 3, stride, 1, output_padding=extra)
@@ -50,14 +50,14 @@ class ConvAutoencoder(Autoencoder):
 
         self.encoder = Chain(
             *down(c, 16, 1), *down(16, 32, 2), *down(32, 32, 1), *down(32, 16, 2),
-            nn.Flatten(), nn.Linear(16 * h4 * w4, hidden), nn.ReLU(), nn.Linear(hidden, inside),
+            nn.Flatten(), nn.Linear(16 * h4 * w4, hidden), nn.ReLU(inplace=True), nn.Linear(hidden, inside),
         )  # fmt: skip
         self.decoder = Chain(
-            nn.Linear(embedding_dim, hidden), nn.ReLU(),
+            nn.Linear(embedding_dim, hidden), nn.ReLU(inplace=True),
             nn.Linear(hidden, 16 * h4 * w4), nn.Unflatten(1, (16, h4, w4)),
-            up(16, 32, 2, even(h2, w2)), nn.BatchNorm2d(32), nn.ReLU(),
-            up(32, 32, 1, (0, 0)), nn.BatchNorm2d(32), nn.ReLU(),
-            up(32, 16, 2, even(h, w)), nn.BatchNorm2d(16), nn.ReLU(),
+            up(16, 32, 2, even(h2, w2)), nn.BatchNorm2d(32), nn.ReLU(inplace=True),
+            up(32, 32, 1, (0, 0)), nn.BatchNorm2d(32), nn.ReLU(inplace=True),
+            up(32, 16, 2, even(h, w)), nn.BatchNorm2d(16), nn.ReLU(inplace=True),
             up(16, c, 1, (0, 0)),
         )  # fmt: skip
         self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
