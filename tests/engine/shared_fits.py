@@ -188,13 +188,15 @@ def errors(rank, folder):
     X = rows()
     bad = X.copy()
     bad[40:] = np.nan  # the second process's
+    other = X.copy()
+    other[40, 3] += 1e-3 * rank
     mapped = np.memmap(folder / f"bad-{rank}.bin", np.float32, "w+", shape=X.shape)
     mapped[:] = bad
     tell = diffclust.TELL(3, network="identity", epochs=1, random_state=0, batch_size=31)
     return {
         "no rows": complaint(lambda: tell.fit(X if rank == 0 else X[:0])),
         "fewer rows": complaint(lambda: tell.fit(X if rank == 0 else X[:40])),
-        "values": complaint(lambda: tell.fit(X + 1e-3 * rank)),
+        "values": complaint(lambda: tell.fit(other)),
         "nan": complaint(lambda: tell.fit(mapped)),
         "settings": complaint(lambda: diffclust.TELL(3 + rank, network="identity", epochs=1).fit(X)),
         "one setting": complaint(lambda: diffclust.TELL(3, batch_size=1 + rank).fit(X)),
