@@ -101,13 +101,13 @@ def _sparse(data: Data) -> sp.csr_matrix:
 def _reduced(estimator: "PrototypeClusterer", data: Data) -> Data:
     """What is trained on: the data, or the principal components of wide rows where the network begins with them."""
     named = isinstance(estimator.network, str) and estimator.network in ("auto", "rows")
-    if data.graph is None or not named or len(data.row_shape) != 1:
+    if data.graph is None or not named or data.augment is not None or len(data.row_shape) != 1:
         return data
     units = networks.scaled_rows(data).to(data.device)
     if not len(units.basis):
         return data
     components = TensorRows(data.map(units.scaled))
-    reduced = Data(components, data.device, data.batch_size, data.augment, data.processes)
+    reduced = Data(components, data.device, data.batch_size, processes=data.processes)
     reduced.graph, reduced.scaled, reduced.knowledge = data.graph, units, data.knowledge
     return reduced
 
