@@ -59,7 +59,10 @@ KINDS = {
         "digits": "digits, 1,797 of 8 x 8",
         "usps": "USPS, 9,298 of 16 x 16",
         "mnist": "MNIST, 70,000 of 28 x 28",
+    },
+    "images that are views of the same things": {
         "coil20": "COIL-20 objects, 1,440 of 32 x 32",
+        "umist-images": "UMIST faces, 575 of 32 x 32",
     },
 }
 
@@ -133,11 +136,14 @@ def on_images(results: Path) -> dict[str, dict[str, Measured]]:
         KMEANS: [run for run in read(results / "tell-table5.csv") if run["settings"] == '{"n_clusters": 10}'],
         TELL: [run for run in read(results / "precision.csv") if (run["data"], run["precision"]) == ("mnist", "bf16")],
     }
-    found: dict[str, dict[str, Runs]] = {"digits": {}, "usps": {}, "mnist": mnist, "coil20": {}}
+    found: dict[str, dict[str, Runs]] = {"digits": {}, "usps": {}, "mnist": mnist, "coil20": {}, "umist-images": {}}
     for method, name in ((KMEANS, "kmeans"), (TELL, "tell"), (SSCNET, "sscnet")):
         for data in ("digits", "usps"):
             found[data][method] = [run for run in defaults if (run["data"], run["method"]) == (data, name)]
-    for method, name in ((KMEANS, "kmeans"), (SSCNET, "sscnet")):
-        found["coil20"][method] = [run for run in images if (run["data"], run["method"]) == ("coil20", name)]
+    found["coil20"][SSCNET] = [run for run in images if (run["data"], run["method"]) == ("coil20", "sscnet")]
+    views = read(results / "images.csv")
+    for method, name in ((KMEANS, "k-means"), (UMAP, "UMAP"), (TELL, "auto")):
+        for data in ("coil20", "umist-images"):
+            found[data][method] = [run for run in views if (run["data"], run["features"]) == (data.split("-")[0], name)]
     found["mnist"][SSCNET] = [run for run in images if (run["data"], run["method"]) == ("mnist", "sscnet")]
     return {data: {m: Measured.of(runs) for m, runs in each.items() if runs} for data, each in found.items()}

@@ -275,6 +275,22 @@ def one_table_of_operators():
         yield
 
 
+@pytest.fixture(scope="session")
+def views():
+    """Five things made of balls, each seen from 24 sides: images of uint8 (120, 10, 12), and which thing it is."""
+    draw = np.random.default_rng(SEED)
+    y, x = np.mgrid[-1:1:10j, -1:1:12j]
+    images = []
+    for _ in range(5):
+        balls, grey = draw.normal(0, 0.4, (8, 3)), draw.uniform(0.3, 1, 8)
+        for angle in np.linspace(0, 2 * np.pi, 24, endpoint=False):
+            across = balls[:, 0] * np.cos(angle) + balls[:, 2] * np.sin(angle)
+            squared = (x - across[:, None, None]) ** 2 + (y - balls[:, 1, None, None]) ** 2
+            images.append((grey[:, None, None] * np.exp(-squared / 0.06)).max(0))
+    order = draw.permutation(120)
+    return (255 * np.array(images)).astype(np.uint8)[order], np.arange(5).repeat(24)[order]
+
+
 # --- several fits at once
 
 

@@ -172,6 +172,15 @@ def test_same_seed_same_labels(quick, fitted_images, digits):
     assert (first.transform(images) == second.transform(images)).all()
 
 
+def test_images_that_are_views_of_things(quick, views):
+    """They are known by their neighbours, and are images all the same."""
+    images, _ = views
+    model = quick(5).fit(images)
+    assert model.inverse_transform(model.cluster_centers_).shape == (5, 10, 12)
+    assert (model.predict(images) == model.labels_).all()
+    assert (model.predict((images / 255).astype(np.float32)) == model.labels_).all()
+
+
 @two_methods
 def test_another_seed_another_embedding(quick, blobs):
     other = quick(random_state=SEED + 1, network="dense", pretrain_epochs=1, epochs=1).fit(blobs[0])

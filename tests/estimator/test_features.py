@@ -249,6 +249,19 @@ def test_rows_of_every_shape_have_an_answer(kind):
     assert np.isfinite(model.inverse_transform(model.cluster_centers_)).all()
 
 
+def test_a_change_of_ones_own_sees_wide_rows_as_they_are():
+    """And not the principal components that the network sees of them."""
+    seen = set()
+
+    def change(x):
+        seen.add(tuple(x.shape[1:]))
+        return x
+
+    rows = np.random.default_rng(0).normal(size=(30, 150))
+    TELL(2, augment=change, **{**SHORT, "features": "neighbours"}).fit(rows)
+    assert seen == {(150,)}
+
+
 def phases(data, n):
     found = []
     for seed in range(n):

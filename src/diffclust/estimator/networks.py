@@ -4,12 +4,15 @@ import copy
 from typing import Any, Literal, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..engine.data import Data, Summary
+from ..engine.rows import Rows
 from ..engine.runtime import seeded
 from ..nn.autoencoders import NETWORKS, Autoencoder, Identity, ScaledRows, Wrapped
 from ..nn.autoencoders.rows import FEW_COLUMNS
+from ..nn.dimension import local_dimension
 
 BARELY = 1e-6
 
@@ -41,6 +44,10 @@ OTHER_UNITS = 5.0  # times that the reach of wide columns is that of narrow ones
 TWO_VALUES = 2**-0.5  # how far apart the two values of a column are, where others have a deviation of one
 WIDE = 100  # columns: rows that have more are seen through so many principal components
 SAMPLE, VALUES = 10_000, 2**26  # rows these are found from, and the values they have together, at most
+FEW_WAYS = 5.0  # dimensions: images that differ from those near them in fewer are views of the same things
+FEWEST_VIEWS = 100  # images: of fewer, one cannot tell
+ASKED, AMONG = 500, 20_000  # images that this is told from, and those that they are compared with, at most
+COARSE = 16  # pixels a side, in which they are: what a camera adds to each pixel is averaged away
 ONE_LENGTH = 1.01  # rows the longest of which is at most so many times the shortest
 
 
@@ -98,6 +105,8 @@ def column_units(data: Data) -> RowUnits:
     they agree. Seen from their mean it no longer is: rows of common values, which lie near it, would be pulled apart.
     """
     values = data.summary
+    if len(data.row_shape) == 3:  # pixels are of one unit
+        return RowUnits(values.mean.cpu(), even_units(values, each=False))
     evenly = data.scale is None or bool((data.scale == data.scale[0]).all())
     if evenly and are_choices(values):
         return RowUnits(torch.zeros_like(values.mean).cpu(), torch.ones_like(values.mean).cpu())
@@ -108,6 +117,25 @@ def are_choices(values: Summary) -> bool:
     """Zeros and ones, and as many ones in every row: categories and nothing else."""
     binary = bool((values.two_valued | (values.reach == 0)).all()) and values.low == 0 and values.high == 1
     return binary and values.longest <= (1 + BARELY) * values.shortest
+
+
+def are_views(images: Rows) -> bool:
+    """Whether images differ from those near them in few ways, as the views of a thing that is turned, or lit from
+    another side, or filmed: then whose pixels are near shows the same thing.
+
+    Images that were made one by one, as written digits and photographs, differ in many ways at once, and what is near
+    in pixels says less: there an autoencoder finds more, which learns what small shifts and turns do not change.
+    """
+    n = min(len(images), AMONG)
+    if n < FEWEST_VIEWS:
+        return False
+    index = torch.linspace(0, len(images) - 1, n, dtype=torch.float64).long()
+    _, h, w = images.row_shape
+    coarse = min(h, COARSE), min(w, COARSE)
+    parts = (images.take(part).cpu().float() / images.divisor for part in index.split(1024))
+    x = torch.cat([F.adaptive_avg_pool2d(part, coarse).flatten(1) for part in parts])
+    some = torch.linspace(0, n - 1, min(n, ASKED), dtype=torch.float64).long()
+    return bool(x.isfinite().all()) and local_dimension(x, some) < FEW_WAYS  # what is not finite is refused later
 
 
 def scaled_rows(data: Data) -> ScaledRows:

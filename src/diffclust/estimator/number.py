@@ -57,20 +57,24 @@ def _look(estimator: "PrototypeClusterer", given: Given) -> Choice:
         with seeded(seeds[0], device):
             x = data.map(lambda rows: rows, data.draw(max(FEWEST, min(LOOKED_AT, VALUES // math.prod(data.row_shape)))))
             halves = torch.randperm(len(x), device=device).tensor_split(2)
-        epochs = _half_the_work(estimator, given, len(halves[0]))
+        undivided = as_it_is(estimator)
+        undivided.n_clusters = 1
+        neighbours = undivided._by_neighbours(given.rows)
+        epochs = _half_the_work(estimator, given, len(halves[0]), neighbours)
         restarts = [
-            build_restarts(_lens(estimator, seed, epochs), replace(given, rows=TensorRows(x[half])), quiet=i > 0)[0]
+            build_restarts(
+                _lens(estimator, seed, epochs, neighbours), replace(given, rows=TensorRows(x[half])), quiet=i > 0
+            )[0]
             for i, (seed, half) in enumerate(zip(seeds, halves, strict=True))
         ]
         train(restarts)
-        views, laid_out = [], False
+        views = []
         for restart, half in zip(restarts, halves, strict=True):
             if restart.result is None:
                 raise KeyboardInterrupt
             model = restart.result.model
             z = Data(TensorRows(x), device).map(model.embed)
-            laid_out = model.network_learns and restart.data.graph is None
-            if laid_out:
+            if model.network_learns and restart.data.graph is None:
                 with seeded(restart.seed, device):
                     z = laid_out_by(z, half)
             views.append(View(z, half))
@@ -79,18 +83,18 @@ def _look(estimator: "PrototypeClusterer", given: Given) -> Choice:
         with seeded(seeds[1], device):
             u = plain.map(networks.scaled_rows(plain).to(device).scaled)
             most = most_clusters(estimator, n)
+            next_to_best = 1.0 if len(data.row_shape) == 3 else NEXT_TO_BEST
             return clearer(
-                choose_number((views[0], views[1]), most, next_to_best=1.0 if laid_out else NEXT_TO_BEST),
+                choose_number((views[0], views[1]), most, next_to_best=next_to_best),
                 choose_number((View(u, halves[0]), View(u, halves[1])), most, NOTHING_IN_ROWS),
             )
 
 
-def _half_the_work(estimator: "PrototypeClusterer", given: Given, rows: int) -> int:
+def _half_the_work(estimator: "PrototypeClusterer", given: Given, rows: int, neighbours: bool) -> int:
     """Epochs of a network on so many rows, such that two of them take no more steps than that of the fit takes alone;
     where a batch is all rows, as many."""
     if estimator.pretrain_epochs not in ("auto", 0):
         return int(estimator.pretrain_epochs)
-    neighbours = estimator._by_neighbours(given.rows)
     sizes = len(given.rows), rows
     whole, half = (batches(n, estimator._batch_size(n, neighbours))[0] for n in sizes)
     of_the_fit = estimator._usual_epochs(0, sizes[0], whole, neighbours)
@@ -98,7 +102,7 @@ def _half_the_work(estimator: "PrototypeClusterer", given: Given, rows: int) -> 
     return usual if half == 1 and neighbours else min(usual, math.ceil(of_the_fit * whole / (2 * half)))
 
 
-def _lens(estimator: E, seed: int, epochs: int) -> E:
+def _lens(estimator: E, seed: int, epochs: int, neighbours: bool) -> E:
     """The method without its clustering: what its network is before the centres are placed."""
     settings = estimator.get_params(deep=False)
     settings |= {
@@ -111,6 +115,7 @@ def _lens(estimator: E, seed: int, epochs: int) -> E:
         "checkpoint": None,
     }
     settings["pretrain_epochs"] = epochs
+    settings["features"] = "neighbours" if neighbours else "reconstruction"  # half of the rows may look otherwise
     if "init" in settings:
         settings["init"] = "k-means"
     return type(estimator)(**settings)

@@ -20,7 +20,7 @@ from ..engine.rows import SparseRows, TensorRows
 from ..engine.runtime import Randomness, choose_device, choose_precision, restart_seeds, seeded
 from ..engine.wide import OVER, WidePhase
 from ..nn.knowledge import Knowledge
-from ..nn.neighbours import NeighbourGraph, neighbours_by_words
+from ..nn.neighbours import NEIGHBOURS, NeighbourGraph, neighbours_by_words
 from ..reading.inputs import Given
 from . import networks
 from .state import snapshot
@@ -28,14 +28,16 @@ from .state import snapshot
 if TYPE_CHECKING:
     from .base import PrototypeClusterer
 
+NEAREST_VIEWS = 4  # neighbours of an image: two on either side, where views follow one another
+
 
 def build_restarts(
     estimator: "PrototypeClusterer", given: Given, quiet: bool = False, knowledge: Knowledge | None = None
 ) -> list[Restart]:
     """All that training needs, built: a misfit of network and data shows here."""
     processes, device = current_processes(), choose_device(estimator.device)
-    augmentation = estimator._augmentation(given.rows.row_shape)
     neighbours = estimator._by_neighbours(given.rows)
+    augmentation = estimator._augmentation(given.rows.row_shape, neighbours)
     batch_size = estimator._batch_size(len(given.rows), neighbours)
     data = Data(given.rows, device, batch_size, augmentation, processes)
     data.scale = _scale(estimator, given, data)
@@ -87,7 +89,8 @@ def neighbour_graph(data: Data) -> NeighbourGraph:
             return NeighbourGraph.weighted(near).to(data.device)
     with seeded(0, data.device):  # the same for every restart and process
         units = networks.scaled_rows(data).to(data.device)
-        return NeighbourGraph.of(data.map(units.encode), metric="cosine" if units.directions else "euclidean")
+        n_neighbors = NEAREST_VIEWS if len(data.row_shape) == 3 else NEIGHBOURS
+        return NeighbourGraph.of(data.map(units.encode), n_neighbors, "cosine" if units.directions else "euclidean")
 
 
 def _sparse(data: Data) -> sp.csr_matrix:
@@ -102,13 +105,13 @@ def _sparse(data: Data) -> sp.csr_matrix:
 def _reduced(estimator: "PrototypeClusterer", data: Data) -> Data:
     """What is trained on: the data, or the principal components of wide rows where the network begins with them."""
     named = isinstance(estimator.network, str) and estimator.network in ("auto", "rows")
-    if data.graph is None or not named or len(data.row_shape) != 1:
+    if data.graph is None or not named or data.augment is not None:
         return data
     units = networks.scaled_rows(data).to(data.device)
     if not len(units.basis):
         return data
     components = TensorRows(data.map(units.scaled))
-    reduced = Data(components, data.device, data.batch_size, data.augment, data.processes)
+    reduced = Data(components, data.device, data.batch_size, processes=data.processes)
     reduced.graph, reduced.scaled, reduced.knowledge = data.graph, units, data.knowledge
     return reduced
 

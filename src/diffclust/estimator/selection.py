@@ -9,13 +9,12 @@ import torch
 from sklearn.base import clone
 from sklearn.metrics import adjusted_rand_score
 
-from ..engine.data import Data, Summary
+from ..engine.data import Data
 from ..engine.phase import Phase
 from ..engine.restart import Restart
 from ..engine.run import Run
 from ..engine.runtime import seeded
 from ..metrics import effective_number
-from ..nn.neighbours import NEIGHBOURS
 from . import networks
 
 if TYPE_CHECKING:
@@ -74,15 +73,17 @@ def choose(estimator: "PrototypeClusterer", restarts: list[Restart]) -> Run:
         data.graph.cut(torch.from_numpy(run.labels).to(data.device), estimator.n_clusters) for run in (best, rows)
     )
     clearly_less = learnt_cut < (CLEARLY_LESS - FEW_ROWS / math.sqrt(len(data))) * rows_cut
-    trusted = rows_cut > WITH_CATEGORIES or not _has_categories(data.summary)
-    seen = len(data) >= NEIGHBOURS * estimator.n_clusters  # in smaller clusters most neighbours are others' rows
+    trusted = rows_cut > WITH_CATEGORIES or not _has_categories(data)
+    n_neighbors = data.graph.index.shape[1]
+    seen = len(data) >= n_neighbors * estimator.n_clusters  # in smaller clusters most neighbours are others' rows
     return best if clearly_less and trusted and seen else rows
 
 
-def _has_categories(values: Summary) -> bool:
-    """Whether a column has two values, neither of them rare."""
+def _has_categories(data: Data) -> bool:
+    """Whether a column has two values, neither of them rare; pixels, black or white, are no categories."""
+    values = data.summary
     share = (values.mean - values.lows) / values.reach.clamp_min(1e-30)
-    return bool((values.two_valued & (share > RARE) & (share < 1 - RARE)).any())
+    return len(data.row_shape) == 1 and bool((values.two_valued & (share > RARE) & (share < 1 - RARE)).any())
 
 
 def _on_the_rows(estimator: "PrototypeClusterer", data: Data, learnt: Run) -> Run:

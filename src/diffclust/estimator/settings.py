@@ -21,6 +21,7 @@ from ..engine.rows import Rows
 from ..engine.runtime import PRECISIONS, choose_precision
 from ..nn.augment import jitter, photo_jitter
 from ..reading.columns import KINDS
+from . import networks
 from .knobs import Limits, Rule, check_knobs, check_seed, knob
 from .selection import RULES
 
@@ -96,7 +97,8 @@ class SharedSettings(BaseEstimator):
         embedding_dim: width of the embedding.
         features: how the network learns before the centres are placed, and what holds it while the method trains:
             "reconstruction" (an autoencoder) or "neighbours" (rows that are near stay near, as in UMAP). "auto":
-            neighbours for rows, reconstruction for images, and for every network that is given by name or as a module.
+            neighbours for rows and for images that are views of the same things, as frames of films are; reconstruction
+            for other images, and for every network that is given by name or as a module.
         columns: of a table, kinds by name where they are not what they look like: "number", "category", "date", "text",
             or "skip" to leave it out. A table with words, dates or blanks is looked at in any case, one of numbers
             alone where this is given, be it empty.
@@ -108,7 +110,7 @@ class SharedSettings(BaseEstimator):
             learns by neighbours, all rows up to 2,048, and 768 of more.
         augment: random changes of the samples in training: the strength of small turns, zooms and shifts of images, or
             "photos" (parts of the image, mirrored, in another light), or a callable from a batch to a changed batch;
-            None for none. "auto": 0.5 for images, none for rows.
+            None for none. "auto": 0.5 for images that are learnt by reconstruction, else none.
         optimizer: adadelta (or adadelta-keras), adagrad, adam, adamw, momentum, rmsprop, sgd, or a callable from
             parameters to an optimiser.
         lr: learning rate; None takes the optimiser's usual one. A callable brings its own.
@@ -192,7 +194,9 @@ class SharedSettings(BaseEstimator):
         if self.features != "auto":
             return self.features == "neighbours"
         free = isinstance(self.network, str) and self.network == "auto"
-        return self.learns_by_neighbours and free and len(rows.row_shape) == 1
+        if not free or not self.learns_by_neighbours:
+            return False
+        return len(rows.row_shape) == 1 or networks.are_views(rows)
 
     def _epochs(self, wish: int | str, data: Data, phase: int) -> int:
         return int(wish) if wish != "auto" else self._usual_epochs(phase, len(data), data.steps, data.graph is not None)
@@ -213,7 +217,7 @@ class SharedSettings(BaseEstimator):
             return 64 if n < 5_000 else 128 if n < 20_000 else 256
         return self.batch_size
 
-    def _augmentation(self, row_shape: tuple[int, ...]) -> Callable[[Tensor], Tensor] | None:
+    def _augmentation(self, row_shape: tuple[int, ...], neighbours: bool = False) -> Callable[[Tensor], Tensor] | None:
         images = len(row_shape) == 3
         if callable(self.augment):
             return self.augment
@@ -221,7 +225,7 @@ class SharedSettings(BaseEstimator):
             self.augment is None
             or self.augment == 0
             or self.network == "identity"
-            or (self.augment == "auto" and not images)
+            or (self.augment == "auto" and (neighbours or not images))
         ):
             return None
         if not images:

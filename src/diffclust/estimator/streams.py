@@ -22,6 +22,7 @@ from ..engine.pretraining import NetworkAlone
 from ..engine.rows import TensorRows
 from ..engine.run import fit_temperature
 from ..engine.runtime import Randomness, choose_device, choose_precision, learning
+from ..nn.autoencoders import ScaledRows
 from ..nn.nearest import member_sums
 from ..nn.ops import largest
 from ..nn.regrouped import Regrouped
@@ -103,7 +104,7 @@ class Online:
         pretraining: Callable[[ClusterModel], Trainable]
         build_optimizer: Callable[[Trainable], Optimizer | None]
         _check_settings: Callable[[], None]
-        _augmentation: Callable[[tuple[int, ...]], Any]
+        _augmentation: Callable[..., Any]
 
     # ---- what a method says
 
@@ -241,7 +242,8 @@ class Online:
         if optimizer is None:
             raise ValueError("learn_network=True, but this network has nothing to learn.")
         before = copy.deepcopy(optimizer.state_dict())
-        whole = Data(given.rows, data.device, len(data), self._augmentation(data.row_shape))
+        augmentation = self._augmentation(data.row_shape, isinstance(model.autoencoder, ScaledRows))
+        whole = Data(given.rows, data.device, len(data), augmentation)
         precision = choose_precision(self.precision, data.device)
         phase = Phase("online", learner, whole, optimizer, epochs=1, precision=precision)
         randomness = Randomness(self.seed_ + stream.batches, data.device)

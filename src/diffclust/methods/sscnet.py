@@ -132,8 +132,8 @@ class SSCNet(PrototypeClusterer):
     }
 
     def _by_neighbours(self, rows: Rows) -> bool:
-        """Rows near subspaces are written by a dictionary, others are known by their neighbours."""
-        if not super()._by_neighbours(rows) or self.features == "neighbours":
+        """Rows near subspaces are written by a dictionary, others are known by their neighbours; images have codes."""
+        if self.features == "neighbours" or len(rows.row_shape) != 1 or not super()._by_neighbours(rows):
             return self.features == "neighbours"
         return self.pipeline == "codes" and not lie_near_planes(rows, self.n_clusters)
 
@@ -148,8 +148,10 @@ class SSCNet(PrototypeClusterer):
 
     def build_autoencoder(self, data: Data) -> Autoencoder:
         kind = self.network
-        if kind == "auto" and len(data.row_shape) == 1:
-            kind = "dictionary" if data.graph is None else "rows"
+        if kind == "auto" and data.graph is not None:
+            kind = "rows"
+        elif kind == "auto" and len(data.row_shape) == 1:
+            kind = "dictionary"
         elif kind == "auto":
             kind = "conv" if self.pipeline == "codes" else "conv-dictionary"
         width = min(int(self.n_atoms), len(data)) if kind == "dictionary" else self.embedding_dim

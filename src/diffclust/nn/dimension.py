@@ -1,0 +1,30 @@
+"""In how many ways rows differ from those near them.
+
+Levina, Bickel: "Maximum Likelihood Estimation of Intrinsic Dimension", NeurIPS 2004, averaged as MacKay and Ghahramani
+proposed (2005). Where rows fill a space of m dimensions, the number of them within a distance r of one grows as r^m. Of
+the k nearest to row i, at distances d_i1 <= ... <= d_ik, that says::
+
+    1 / m = mean_i  1 / (k - 1) Σ_j<k log(d_ik / d_ij)
+"""
+
+import torch
+from torch import Tensor
+
+TIMES = 4  # as many are looked at as are wanted, since products order them up to rounding, and some may be equal
+
+
+@torch.no_grad()
+def local_dimension(x: Tensor, some: Tensor, n_neighbors: int = 5) -> float:
+    """m, as the rows at the positions `some` see it among all rows x (n, d). Rows that are equal to one another say
+    nothing of it and are passed over; infinity where no row has `n_neighbors` others at different places."""
+    if len(x) <= n_neighbors:
+        return torch.inf
+    x = x - x.mean(0)  # far from zero, distances lose digits
+    near = torch.addmm(x.square().sum(1), x[some], x.T, alpha=-2)
+    near = near.topk(min(TIMES * n_neighbors, len(x)), largest=False).indices
+    squared = (x[near] - x[some, None]).square().sum(2)
+    squared = squared.where(squared > 0, torch.inf)  # the row itself, too
+    nearest = squared.topk(n_neighbors, largest=False).values
+    nearest = nearest[nearest[:, -1].isfinite()]
+    ratio = (nearest[:, -1:] / nearest[:, :-1]).log().double() / 2
+    return 1 / ratio.mean().item() if ratio.numel() and bool((ratio > 0).any()) else torch.inf
