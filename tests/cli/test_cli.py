@@ -113,7 +113,7 @@ def test_methods_fit_a_narrow_terminal(works):
         (["compare", "x.npy"], "Missing option '-k'"),
         (["fit", "-k", "3", "--out", "a"], "Missing argument"),
         (["fit", "x.npy", "-k", "three", "--out", "a"], "-k three: expected a number or auto."),
-        (["fit", "x.npy", "-k", "3", "--out", "a", "--epoch", "3"], "No such option: --epoch"),
+        (["fit", "x.npy", "-k", "3", "--out", "a", "--epoch", "3"], "No such option"),
         (["fit", "x.npy", "-k", "3", "--out", "a"], "No file, folder or data set 'x.npy'"),
         (["fit", "digits", "-k", "3", "--out", "a", "--method", "tall"], "Unknown method 'tall': choose from tell"),
         (["fit", "digits", "-k", "3", "--out", "a", "--epochs", "-1"], "epochs=-1 should be >= 0"),

@@ -340,7 +340,8 @@ class Settings:
             )
         words = next(rule.words for rule in rules_of(cls) if rule.name == name)
         value = rng.choice(words) if words and rng.random() < 0.5 else rng.choice(VALUES)
-        if name == "distance" and callable(value):  # code of the user's own, which fails in its own words
+        own = name in ("distance", "reconstruction") and callable(value)
+        if own:  # code of the user's own, which fails in its own words
             return "x"
         large = isinstance(value, (int, float)) and not isinstance(value, bool) and value > 100
         return 2 if large and isinstance(value, int) and name not in COUNTS else value
