@@ -57,7 +57,7 @@ def _look(estimator: "PrototypeClusterer", given: Given) -> Choice:
         with seeded(seeds[0], device):
             x = data.map(lambda rows: rows, data.draw(max(FEWEST, min(LOOKED_AT, VALUES // math.prod(data.row_shape)))))
             halves = torch.randperm(len(x), device=device).tensor_split(2)
-        undivided = as_it_is(estimator)
+        undivided = snapshot(estimator)
         undivided.n_clusters = 1
         neighbours = undivided._by_neighbours(given.rows)
         epochs = _half_the_work(estimator, given, len(halves[0]), neighbours)
