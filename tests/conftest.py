@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 import torch
 from sklearn.datasets import load_digits, make_blobs
+from sklearn.utils.estimator_checks import check_estimator
 
 import diffclust
 from diffclust import callbacks, cli
@@ -114,6 +115,13 @@ def train(phases, seeds=(0,), *, capture=None, stack=None):
                 with randomness.borrowed():
                     phase.finish()
     return [phase.history for phase in phases]
+
+
+def failed_checks(estimator, expected=None):
+    """Which of scikit-learn's own checks an estimator fails, and which it passes though they are expected to fail."""
+    found = check_estimator(estimator, expected_failed_checks=expected or {}, on_skip=None, on_fail=None)
+    wrong = [each for each in found if each["status"] == ("passed" if each["expected_to_fail"] else "failed")]
+    return [(each["check_name"], each["exception"]) for each in wrong]
 
 
 def quick_settings(name):
