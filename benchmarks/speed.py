@@ -5,9 +5,8 @@
     python benchmarks/speed.py --precisions bf16 --deterministic # the price of the same bits every time
 
 All in one process, one after the other; the images are noise, since time does not depend on them. An epoch's time
-is the median over the later half, so that warm-up is not in it; on a CPU, which other work disturbs, the fastest.
-Epochs count from when all kernels are compiled: "wait" is what the first epoch took beyond that time, "lost" what all
-of them did. A machine that has run before has the kernels: TRITON_CACHE_DIR=$(mktemp -d) shows the first fit.
+is the median over the later half, so that warm-up is not in it (it has a column of its own); on a CPU, which other
+work disturbs, the fastest.
 """
 
 import argparse
@@ -24,7 +23,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 import diffclust
-from diffclust.engine.accelerate.compilers import COMPILERS
 from diffclust.engine.data import Data
 from diffclust.engine.phase import Progress
 from diffclust.engine.rows import TensorRows
@@ -39,11 +37,11 @@ def wait(device: str) -> None:
         torch.cuda.synchronize()
 
 
-def per_epoch(stamps: list[float], epochs: int, device: str) -> tuple[float, float, float]:
-    """Seconds an epoch, of the last ones, and what the first one and all took beyond it. Two are one turn of TELL."""
-    turns = [(b - a) / 2 for a, b in zip(stamps[:-2], stamps[2:], strict=True)][-epochs:]
+def per_epoch(stamps: list[float], device: str) -> tuple[float, float]:
+    """Seconds an epoch, and what the first epochs took beyond it. Two epochs are one turn of TELL."""
+    turns = [(b - a) / 2 for a, b in zip(stamps[:-2], stamps[2:], strict=True)]
     settled = min(turns[2:]) if device == "cpu" else statistics.median(turns[len(turns) // 2 :])
-    return settled, stamps[1] - stamps[0] - settled, stamps[-1] - stamps[0] - (len(stamps) - 1) * settled
+    return settled, stamps[4] - stamps[0] - 4 * settled
 
 
 def ours(
@@ -61,17 +59,14 @@ def our_dcn(images: Tensor, device: str, epochs: int) -> list[float]:
 
 
 def timed(build: Callable[..., Any], images: Tensor, restarts: int, epochs: int) -> list[float]:
-    """When each epoch of the last restart ended; the fit is broken off `epochs` after all kernels were there."""
-    stamps, compiling = [time.perf_counter()], 0
+    """When each epoch of the last restart ended; the fit is broken off after `epochs`."""
+    stamps = [time.perf_counter()]
 
     def note(progress: Progress) -> None:
-        nonlocal compiling
         if progress.restart == restarts - 1:
             wait(progress.data.device.type)
             stamps.append(time.perf_counter())
-        if COMPILERS.busy:
-            compiling = progress.epoch + 1
-        progress.stop = progress.epoch >= compiling + epochs - 1
+        progress.stop = progress.epoch == epochs - 1
 
     build(callbacks=[note]).fit(images)
     return stamps
@@ -130,19 +125,19 @@ def clustpy(images: Tensor, device: str, epochs: int) -> list[float]:
     return [i * each for i in range(6)]
 
 
-def measure(name: str, device: str, work: Callable[[], list[float]], epochs: int, yardstick: float) -> float:
+def measure(name: str, device: str, work: Callable[[], list[float]], yardstick: float) -> float:
     """Run, print a line, and return the seconds an epoch took; `yardstick` is what the ratio compares them with."""
     if device == "cuda":
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
     try:
-        seconds, first, lost = per_epoch(work(), epochs, device)
+        seconds, warm_up = per_epoch(work(), device)
     except ImportError as error:
         print(f"{name:34}not run: {error}")
         return float("inf")
     peak = f"{torch.cuda.max_memory_reserved() / 2**30:10.2f}" if device == "cuda" else ""
     ratio = f"{yardstick / seconds:8.2f}" if yardstick < float("inf") else " " * 8
-    print(f"{name:34}{seconds:9.3f}{ratio}{first:9.1f}{lost:9.1f}{peak}", flush=True)
+    print(f"{name:34}{seconds:9.3f}{ratio}{warm_up:11.1f}{peak}", flush=True)
     return seconds
 
 
@@ -162,24 +157,24 @@ def main() -> None:
     images = torch.randint(0, 256, (wish.rows, 1, 28, 28), dtype=torch.uint8, generator=noise)
     where = torch.cuda.get_device_name() if device == "cuda" else f"{torch.get_num_threads()} CPU threads"
     print(f"{wish.rows} images 28x28, batch {BATCH}, torch {torch.__version__}, {where}")
-    print(f"{'':34}{'s/epoch':>9}{'ratio':>8}{'wait s':>9}{'lost s':>9}{'peak GiB' if device == 'cuda' else '':>10}")
+    print(f"{'':34}{'s/epoch':>9}{'ratio':>8}{'warm-up s':>11}{'peak GiB' if device == 'cuda' else '':>10}")
     for network in wish.networks:
         best = float("inf")
         for precision in wish.precisions:
             work = functools.partial(plain, images, network, device, precision, max(6, epochs // 2))
-            best = min(best, measure(f"{network}, plain loop, {precision}", device, work, epochs, best))
+            best = min(best, measure(f"{network}, plain loop, {precision}", device, work, best))
         exact = (False, True) if wish.deterministic else (False,)
         for precision, restarts, same in itertools.product(wish.precisions, wish.restarts, exact):
             work = functools.partial(ours, images, network, device, precision, restarts, epochs, deterministic=same)
             name = (
                 f"{network}, {'same bits' if same else 'diffclust'}, {precision}, {restarts} run{'s' * (restarts > 1)}"
             )
-            measure(name, device, work, epochs, restarts * best)
+            measure(name, device, work, restarts * best)
         if network == "dense":
             work = functools.partial(clustpy, images, device, max(2, epochs // 2))
-            peer = measure("dense, clustpy's DCN, float32", device, work, epochs, float("inf"))
+            peer = measure("dense, clustpy's DCN, float32", device, work, float("inf"))
             work = functools.partial(our_dcn, images, device, epochs)
-            measure("dense, diffclust's DCN, float32", device, work, epochs, peer)
+            measure("dense, diffclust's DCN, float32", device, work, peer)
     print("ratio: how many times faster than the fastest plain loop above, for as many runs; of DCN, than clustpy's")
 
 

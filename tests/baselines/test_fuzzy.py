@@ -103,3 +103,11 @@ def test_a_centre_far_from_every_row_does_not_divide_by_zero():
 def test_fuzzy_knobs_are_checked(knobs, says):
     with pytest.raises(ValueError, match=says):
         FuzzyCMeans(**{"n_clusters": 2, **knobs}).fit(np.random.default_rng(0).normal(size=(5, 2)))
+
+
+@pytest.mark.parametrize("unit", [1e-150, 1e150])
+def test_memberships_do_not_depend_on_units(unit):
+    X = np.random.default_rng(0).normal(size=(60, 3)) + 5 * np.eye(3).repeat(20, 0)
+    plain, other = (FuzzyCMeans(3, random_state=0).fit(scale * X) for scale in (1.0, unit))
+    np.testing.assert_allclose(other.predict_proba(unit * X), plain.predict_proba(X), atol=1e-6)
+    np.testing.assert_allclose(other.cluster_centers_ / unit, plain.cluster_centers_, rtol=1e-5)

@@ -20,6 +20,13 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .clusterer import ClassicalClusterer, Labels, Rows, hyperparameters, knob
 
+TINY = float(np.finfo(np.float64).tiny)
+
+
+def _reach(X: Rows) -> float:
+    """The largest value, in which rows are measured: memberships know no units, and squares may leave the numbers."""
+    return max(float(np.abs(X).max()), TINY)
+
 
 @hyperparameters
 class FuzzyCMeans(ClassicalClusterer):
@@ -36,6 +43,8 @@ class FuzzyCMeans(ClassicalClusterer):
     tol: float = knob(1e-5, low=0)
 
     def label(self, X: Rows, seed: int) -> Labels:
+        unit = _reach(X)
+        X = X / unit
         centers, _ = kmeans_plusplus(X, self.n_clusters, random_state=seed)
         log_u = self._log_memberships(X, centers)
         change, n_iter = np.inf, 0
@@ -51,9 +60,9 @@ class FuzzyCMeans(ClassicalClusterer):
                 stacklevel=3,
             )
         u = np.exp(log_u)
-        self.cluster_centers_ = centers
+        self.cluster_centers_ = unit * centers
         self.u_ = u  # (n, k), of these centres
-        self.objective_ = float((u**self.m * cdist(X, centers, "sqeuclidean")).sum())
+        self.objective_ = float((u**self.m * cdist(X, centers, "sqeuclidean")).sum()) * unit**2
         self.n_iter_ = n_iter
         return u.argmax(1)
 
@@ -69,7 +78,8 @@ class FuzzyCMeans(ClassicalClusterer):
 
     def _log_memberships(self, X: Rows, centers: Rows) -> NDArray[np.float64]:
         # As a softmax of -log |x - c|^2 / (m - 1), a row that sits on a centre needs no case of its own.
-        distances = np.maximum(cdist(X, centers, "sqeuclidean"), np.finfo(np.float64).tiny)  # (n, k)
+        unit = max(_reach(X), _reach(centers))
+        distances = np.maximum(cdist(X / unit, centers / unit, "sqeuclidean"), TINY)  # (n, k)
         return log_softmax(-np.log(distances) / (self.m - 1), axis=1)
 
     def _centers(self, X: Rows, log_u: NDArray[np.float64]) -> NDArray[np.float64]:

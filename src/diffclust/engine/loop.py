@@ -4,7 +4,6 @@ import contextlib
 from collections.abc import Hashable, Sequence
 
 from .accelerate.capture import Steps
-from .accelerate.compilers import COMPILERS
 from .restart import Job, Restart
 
 
@@ -15,7 +14,7 @@ def train(restarts: Sequence[Restart]) -> None:
     Ctrl-C ends the phase of those that run: each is then measured as it is, and those not yet begun have no result.
     """
     jobs = list(dict.fromkeys(restart.job for restart in restarts))
-    with COMPILERS, contextlib.ExitStack() as watching:
+    with contextlib.ExitStack() as watching:
         for job in jobs:
             watching.enter_context(job.watchers)
         for group in _side_by_side(restarts):

@@ -134,12 +134,12 @@ class Steps:
         return graph
 
     def _forget(self, members: Members) -> None:
-        """Drop recordings of phases that are over, or of learning rates or kernels they no longer have."""
+        """Drop recordings of phases that are over, or of learning rates they no longer have."""
         current = {phase.graph_key[0]: phase.graph_key[2] for phase, _ in members}
         self.graphs = {
             key: graph
             for key, graph in self.graphs.items()
-            if all(current.get(identity) == state for identity, _, state in key)
+            if all(current.get(identity) == rates for identity, _, rates in key)
         }
 
 

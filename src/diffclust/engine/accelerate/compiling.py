@@ -49,7 +49,6 @@ def _compile(each: dict[str, Any], target: GPUTarget) -> None:
 def main() -> int:
     """0 where all are compiled."""
     task = json.load(sys.stdin)
-    os.nice(5)  # a training may be on meanwhile
     package = ModuleType(PACKAGE)
     package.__path__ = [task["folder"]]
     sys.modules[PACKAGE] = package

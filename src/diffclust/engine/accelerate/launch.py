@@ -1,15 +1,23 @@
-"""Launching Triton kernels, and finding out ahead which ones will be."""
+"""Launching Triton kernels, and compiling them ahead of the first launch, several at once."""
 
 import contextlib
 import functools
+import hashlib
 import importlib.util
+import json
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from .aside import has_room
 
+FOLDER = Path(__file__).parent
+MOST = 16  # processes that compile
 _rehearsing = False
 
 
@@ -44,14 +52,13 @@ def can_rehearse() -> bool:
 
 
 @contextlib.contextmanager
-def rehearsal() -> Iterator[list[str]]:
-    """Inside, kernels are not launched; at the end the list holds, as Triton's specialization data, those that would
-    have been and that this Python has not compiled."""
+def rehearsal() -> Iterator[None]:
+    """Inside, kernels are not launched; at the end all those are compiled that would have been and that Triton's cache
+    does not hold, by several processes. One by one at their first launches they would take five times as long."""
     from triton import knobs  # not in old versions: `can_rehearse`
 
     global _rehearsing
     found: dict[str, None] = {}
-    kernels: list[str] = []
 
     def note(compile: dict[str, Any], **_: Any) -> bool:
         found[compile["specialization_data"]] = None
@@ -60,7 +67,33 @@ def rehearsal() -> Iterator[list[str]]:
     before, knobs.runtime.jit_cache_hook = knobs.runtime.jit_cache_hook, note
     _rehearsing = True
     try:
-        yield kernels
+        yield
     finally:
         _rehearsing, knobs.runtime.jit_cache_hook = False, before
-        kernels += found
+    _compile(list(found))
+
+
+def _compile(specializations: list[str]) -> None:
+    from triton import __version__, knobs
+    from triton.runtime import driver
+    from triton.runtime.cache import get_cache_manager
+
+    target = driver.active.get_current_target()
+    sources = [file.read_text() for file in sorted(FOLDER.glob("*kernels.py"))]
+    everything = [__version__, str(target), *sources, *sorted(specializations)]
+    done = get_cache_manager(hashlib.sha256("\n".join(everything).encode()).hexdigest())
+    if not specializations or done.get_file("compiled") is not None:
+        return
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    count = min(MOST, cores, len(specializations))
+    command = [sys.executable, str(FOLDER / "compiling.py")]
+    task = {
+        "folder": str(FOLDER),
+        "target": [target.backend, target.arch, target.warp_size],
+        "kernels": [sorted(specializations)[first::count] for first in range(count)],
+    }
+    environment = {**os.environ, "TRITON_CACHE_DIR": knobs.cache.dir}
+    with contextlib.suppress(OSError):  # what is not compiled here is at its first launch, which says what is wrong
+        made = subprocess.run(command, input=json.dumps(task), env=environment, stderr=subprocess.DEVNULL, text=True)
+        if made.returncode == 0:
+            done.put(b"", "compiled")
