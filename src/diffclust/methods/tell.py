@@ -167,7 +167,6 @@ class TELL(PrototypeClusterer):
     dropout: float = knob(0.2, low=0, high=1)
     repair: bool = True
 
-    auto_steps: ClassVar[tuple[int, int]] = (1400, 700)  # laid out, rows need no more
     papers: ClassVar[dict[str, dict[str, Any]]] = {
         name: {
             "n_clusters": 10,
