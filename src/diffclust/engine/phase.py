@@ -22,7 +22,7 @@ from .rows import TensorRows
 from .runtime import Randomness, autocast, random_states, set_random_states
 
 Record = dict[str, Any]  # {"phase": ..., "epoch": ..., then one number a loss term}
-GraphKey = tuple[int, Hashable, Hashable]  # of a step: which phase's, the model's key, learning rates and kernels
+GraphKey = tuple[int, Hashable, tuple[float, ...]]  # of a step: which phase's, the model's key, the learning rates
 
 NUMBER = (bool, int, float, Tensor)
 LOOKED_AT = 64  # rows whose embedding must be finite when a phase ends
@@ -221,7 +221,6 @@ class Phase:
         """The rows in a new order, and sums at zero."""
         self.data.processes.align(self.model)
         self.feed.begin()
-        self.fusion.begin_epoch()
         self.steps_taken = self.epoch * self.data.steps  # so that a resumed phase counts on
         for amount in self.totals.get(self.model.step_key, {}).values():
             amount.zero_()
@@ -329,7 +328,7 @@ class Phase:
     def graph_key(self) -> GraphKey:
         """Steps of one key do the same work, so that one CUDA graph serves them."""
         rates = tuple(float(group["lr"]) for group in self.optimizer.param_groups) if self.optimizer else ()
-        return id(self), self.model.step_key, (rates, self.fusion.compiled)
+        return id(self), self.model.step_key, rates
 
     def _keep_counts_on_the_device(self) -> None:
         """An optimiser that counts its steps on the host could not be captured."""

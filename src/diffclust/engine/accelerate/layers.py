@@ -10,7 +10,6 @@ from torch import Tensor, nn
 from ...nn.autoencoders import Autoencoder
 from ...nn.chain import Chain
 from ...nn.cluster import ClusterLayer
-from .compilers import COMPILERS, Compilation
 from .convolutions import Later, convolve, group
 from .dense import Copies, Dense, connect, group_dense
 from .errors import squared_error
@@ -65,9 +64,8 @@ def fused_layers(convolutions: bool, copies: Copies | None = None, later: Later 
 class Fusion:
     """Which kernels the steps of a phase run by.
 
-    A long phase uses kernels for its convolutions that take some ten seconds to compile, once a machine. Other
-    processes do so while the first epochs run by PyTorch's own kernels, and the next epoch begins with ours. Where the
-    same bits are promised every time, the first step waits instead.
+    A long phase uses kernels for its convolutions that take some ten seconds to compile, once a machine; its first step
+    waits for them. Begun without them, and recorded anew once they were there, steps stayed a quarter slower.
 
     Args:
         steps: how many the phase has at most.
@@ -78,47 +76,37 @@ class Fusion:
         self.device = device
         self.mixed = device.type == "cuda" and precision == "bf16" and has_triton()
         self.long = self.mixed and steps >= COMPILE_FROM and alone
-        self.compilation: Compilation | None = None
-        self.compiled = not self.long  # whether the kernels are there; those of a short phase are few
-
-    def begin_epoch(self) -> None:
-        self.compiled = self.compiled or (self.compilation is not None and self.compilation.over())
+        self.compiled = not self.long  # the kernels of a short phase are few
 
     def copies(self, model: nn.Module) -> Copies | None:
         """At the beginning of a step: what its linear layers use."""
-        return Copies(model, self.device) if self.mixed and self.compiled else None
+        return Copies(model, self.device) if self.mixed else None
 
     def rehearse(self, model: nn.Module, x: Tensor) -> None:
-        """With the batch of the first step, under the autocast of the training: have the kernels compiled, unless they
-        were before."""
-        if self.compiled or self.compilation is not None:
-            return
-        self.compilation = COMPILERS.compile(kernels_of(model, x), wait=torch.are_deterministic_algorithms_enabled())
-        self.begin_epoch()
+        """With the batch of the first step, under the autocast of the training: compile the kernels, unless they were
+        before."""
+        if not self.compiled:
+            rehearse(model, x)
+            self.compiled = True
 
     @contextlib.contextmanager
     def layers(self, model: nn.Module, copies: Copies | None) -> Iterator[None]:
         """Inside, the model's losses are to be computed."""
-        if not self.compiled:
-            yield
-            return
         later = Later(model, self.device) if self.long else None
         with fused_layers(self.long, copies, later), self.ends():
             yield
 
-    @contextlib.contextmanager
-    def ends(self) -> Iterator[None]:
-        with fused_ends(self.device) if self.compiled else contextlib.nullcontext():
-            yield
+    def ends(self) -> contextlib.AbstractContextManager[None]:
+        return fused_ends(self.device)
 
 
-def kernels_of(model: nn.Module, x: Tensor) -> list[str]:
-    """Those that training the model's network on such a batch takes and that are not compiled yet."""
+def rehearse(model: nn.Module, x: Tensor) -> None:
+    """Compile the kernels that training the model's network on such a batch takes."""
     networks = [module for module in model.modules() if isinstance(module, Autoencoder)]
     if not networks or not isinstance(networks[0].encoder, Chain) or not can_rehearse():
-        return []
+        return
     twin = copy.deepcopy(networks[0])
-    with rehearsal() as kernels, fused_layers(True), fused_ends(x.device), torch.random.fork_rng([x.device]):
+    with rehearsal(), fused_layers(True), fused_ends(x.device), torch.random.fork_rng([x.device]):
         z = ClusterLayer.arithmetic.unit_rows(twin.encode(x).float())
         loss = twin.reconstruction_loss(x, z)
         for clusters in model.modules():
@@ -127,4 +115,3 @@ def kernels_of(model: nn.Module, x: Tensor) -> list[str]:
                 ClusterLayer.arithmetic.sums(z.detach(), owner, len(clusters.weight))
                 loss = loss + mean
         torch.autograd.grad(loss, list(twin.parameters()), allow_unused=True)
-    return kernels
