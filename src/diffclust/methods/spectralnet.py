@@ -27,11 +27,9 @@ from typing import Any, ClassVar, Literal
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.optim import Optimizer
 
 from ..engine.data import Batch, Data
 from ..engine.model import ClusterModel, Losses, Trainable
-from ..engine.optimizers import make_optimizer
 from ..engine.pretraining import Pretraining
 from ..estimator.base import PrototypeClusterer
 from ..estimator.knobs import knob
@@ -265,10 +263,6 @@ class SpectralNet(PrototypeClusterer):
         wish = self.siamese_epochs
         siamese = [] if wish == 0 else [("siamese", Siamese(model), epochs if wish == "auto" else int(wish))]
         return [("pretraining", Pretraining(model), epochs), *siamese]
-
-    def build_optimizer(self, model: Trainable) -> Optimizer | None:
-        """The autoencoder learns by Adam; the setting is that of the Siamese network and the map."""
-        return make_optimizer(model, "adam", None) if isinstance(model, Pretraining) else super().build_optimizer(model)
 
     def offline(self) -> str:
         return "its map is that of the graph of all rows"
