@@ -288,7 +288,8 @@ class Questions:
                     values = answer.numpy() if isinstance(answer, torch.Tensor) else np.asarray(answer)
                     assert np.isfinite(values).all(), "an answer that is not a number"
         except (ValueError, TypeError):
-            assert np.array_equal(model.predict(good), before), "an error that changes the estimator"
+            learnt = name == "partial_fit" and isinstance(X, DataLoader)  # the batches before a bad one are
+            assert learnt or np.array_equal(model.predict(good), before), "an error that changes the estimator"
             raise
 
 

@@ -62,7 +62,7 @@ class FuzzyCMeans(ClassicalClusterer):
         u = np.exp(log_u)
         self.cluster_centers_ = unit * centers
         self.u_ = u  # (n, k), of these centres
-        self.objective_ = float((u**self.m * cdist(X, centers, "sqeuclidean")).sum()) * unit**2
+        self.objective_ = float((u**self.m * cdist(X, centers, "sqeuclidean")).sum()) * unit * unit
         self.n_iter_ = n_iter
         return u.argmax(1)
 

@@ -40,7 +40,8 @@ def _check_number(n_clusters: Any) -> None:
         Rule.of("n_clusters", int, Limits(low=1)).check(n_clusters)
 
 
-def _check_network(network: Any) -> None:
+def check_network(network: Any) -> None:
+    """Of `network`: a wrong name, and a module that does not fit, show when it is built."""
     if not isinstance(network, (str, nn.Module)):
         raise TypeError(f"network={network!r} should be a name or a module with encode and decode.")
 
@@ -131,7 +132,7 @@ class SharedSettings(BaseEstimator):
     overcluster: float = knob(1.0, low=1)
     n_init: int = knob(1, low=1)
     select: str = knob("scatter", choices=RULES)
-    network: str | nn.Module = knob("auto", check=_check_network)
+    network: str | nn.Module = knob("auto", check=check_network)
     embedding_dim: int = knob(10, low=1)
     features: Literal["auto", "reconstruction", "neighbours"] = knob("auto")
     columns: Mapping[str, str] | None = knob(None, check=_check_columns)

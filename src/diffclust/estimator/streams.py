@@ -132,7 +132,7 @@ class Online:
         `labels_`, `inertia_` and `clustering_loss_` become those of this batch; `diagnostics_["stream"]` says of each
         cluster how many rows it has had, how far its centre is from where the fit left it, when it last had a row,
         and how many rows have gone by since; rows of a starting fit are in its count alone.
-        A bad batch is an error and changes nothing.
+        A bad batch is an error and changes nothing; those before it in a DataLoader have been learnt from.
 
         Args:
             learn_network: the network takes a step too, on the method's own loss with the centres at rest; otherwise it

@@ -40,7 +40,7 @@ from ..engine.restart import Job, Restart
 from ..engine.runtime import Randomness, choose_device, free_memory, learning, restart_seeds
 from ..estimator import networks
 from ..estimator.knobs import check_knobs, check_seed, knob
-from ..estimator.settings import check_device, hyperparameters
+from ..estimator.settings import check_device, check_network, hyperparameters
 from ..metrics import effective_clusters
 from ..nn.autoencoders import Autoencoder
 from ..nn.cluster import ClusterLayer
@@ -120,7 +120,7 @@ class DSCNet(ClusterMixin, BaseEstimator):
     """
 
     n_clusters: int = knob(8, low=1, kw_only=False)
-    network: str | nn.Module = "auto"
+    network: str | nn.Module = knob("auto", check=check_network)
     embedding_dim: int = knob(64, low=1)
     weight: float = knob(0.5, low=0)
     expression: float = knob(75.0, low=0)
