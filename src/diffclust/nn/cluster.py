@@ -37,7 +37,7 @@ class Sphere(Protocol):
         ...
 
     def nearest(self, z: Tensor, weight: Tensor, alpha: float, factor: float, constant: float) -> tuple[Tensor, Tensor]:
-        """The largest W_j·z_i of each row, (b,), and the mean over rows of factor · (|z_i|² - W_j·z_i / α) + constant
+        """The largest W_j·z_i of each row, (b,), and the mean over rows of `factor · (|z_i|² - W_j·z_i / α) + constant`
         with that j, differentiable."""
         ...
 
@@ -188,7 +188,7 @@ class ClusterLayer(nn.Module):
 
     def nearest(self, z: Tensor, factor: float = 1.0, constant: float = 0.0) -> tuple[Tensor, Tensor]:
         """On the sphere, of rows already normalised: the nearest centre of each, (b,), and the mean of
-        factor · |z_i - Ω_j|² + constant over rows and their nearest centres."""
+        `factor · |z_i - Ω_j|² + constant` over rows and their nearest centres."""
         dtype = torch.promote_types(z.dtype, self.weight.dtype)
         with torch.autocast(z.device.type, enabled=False):
             return self.arithmetic.nearest(z.to(dtype), self.weight.to(dtype), self.alpha, factor, constant + factor)
