@@ -72,7 +72,7 @@ class Set(NamedTuple):
 
 MNIST = Set("mnist", "mnist", "mnist-full", 10, 140)
 USPS = Set("usps-signed", "usps", "usps", 10, 30)
-NEWS = Set("20newsgroups", "20newsgroups", "20news", 20, 30, seeds=5)
+NEWS = Set("20newsgroups", "20newsgroups", "20news", 20, 30)
 RCV1 = Set("rcv1", "rcv1", "rcv1-10k", 4, 30, reason=NO_RCV1)
 SETS = (MNIST, USPS, NEWS, RCV1)
 
