@@ -285,7 +285,7 @@ TABLES = (
         notes="i: a = argmax W·h, |W_j| = 2α after each step, b = -α, the gradient of W_j of length 0.2 α, network and "
         "centres in turns, on |x - g(h)|² + |h - Ω_a|². ii: the gradient as it is. iii: network and centres at once. "
         "iv: softmax, rows of any length, α |h|² about one, b tied to W. v: |W_j| <= 2α, -α <= b_j <= 0, both free. "
-        "As in TELL: linear bottleneck, pixels in [0, 1], no noise, dropout before each layer, not after it. 300 epochs "
+        "As in TELL: linear bottleneck, pixels in [0, 1], no noise, dropout before each layer, not after. 300 epochs "
         "after 300 of pretraining; with a CNN 100 after 100.",
         whole=False,
     ),
