@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.preprocessing import normalize
 
 from conftest import SEED
 from diffclust import TELL
@@ -14,6 +15,7 @@ from diffclust.engine.data import Data
 from diffclust.engine.rows import TensorRows
 from diffclust.engine.run import last_change
 from diffclust.estimator.soundness import _doubts, beside_kmeans, share_together
+from diffclust.nn.autoencoders import Autoencoder
 
 CPU = torch.device("cpu")
 SETTINGS = {"network": "identity", "random_state": SEED, "device": "cpu"}
@@ -93,10 +95,28 @@ def test_a_short_look_is_not_judged(blobs):
     assert set(model.diagnostics_["soundness"].values()) == {None}
 
 
+class Times(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.factor = torch.nn.Parameter(torch.zeros(()))
+
+    def forward(self, z):
+        return self.factor * z
+
+
+class OneWeight(Autoencoder):
+    """Gives back its codes times a weight that begins at zero: Adam moves it by `lr` a step, whatever the rows are."""
+
+    def __init__(self, n_columns):
+        super().__init__((n_columns,), n_columns, "linear")
+        self.encoder, self.decoder = torch.nn.Identity(), Times()
+
+
 def test_training_that_was_cut_off_is_told(blobs):
-    settings = {**SETTINGS, "network": "dense", "init": "k-means", "pretrain_epochs": 0, "epochs": 20}
-    with pytest.warns(ConvergenceWarning, match="still falling"):
-        model = TELL(3, **settings).fit(blobs[0])
+    X = 20 * normalize(blobs[0])  # an embedding has length 1, so that 20 is the weight's place
+    settings = {**SETTINGS, "network": OneWeight(6), "embedding_dim": 6, "init": "k-means", "pretrain_epochs": 0}
+    with pytest.warns(ConvergenceWarning, match="still falling"):  # sixty steps of 0.2, of the hundred it would need
+        model = TELL(3, **settings, batch_size=50, epochs=20, lr=0.2).fit(X)
     assert "unfinished" in [kind for kind, _ in model.diagnostics_["events"]]
 
 
