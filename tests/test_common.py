@@ -203,7 +203,8 @@ def test_an_answer_does_not_depend_on_its_company(fitted_images, digits):
     probabilities = model.predict_proba(images)
     for rows in ([7], [79], list(range(5)), list(range(0, 80, 3)), list(range(79, -1, -1))):
         assert (model.predict(images[rows]) == model.labels_[rows]).all()
-        assert np.abs(model.predict_proba(images[rows]) - probabilities[rows]).max() <= 1e-6
+        # rounding: a logit of 80, as SSCNet has them, by 8e-6, so that a probability moves by a quarter of it
+        assert np.abs(model.predict_proba(images[rows]) - probabilities[rows]).max() <= 4e-6
     model.set_params(batch_size=2)
     assert (model.predict(images) == model.labels_).all()
 
