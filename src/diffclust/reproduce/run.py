@@ -32,6 +32,7 @@ EVERY = 50  # epochs between two points of a curve, as in the authors' code; sho
 BATCH = 256  # rows of a stream that arrive together, as many as the papers have in a batch
 MANY_ROWS = 10_000  # from there on an epoch of a network on a CPU is worth a checkpoint
 RARELY = 100  # epochs between checkpoints else: half a minute of five networks on a GPU, whose checkpoint is 200 MB
+CPU = f"cpu, {platform.machine()}"
 FEW_VALUES = 10**8  # up to there sparse rows are made dense, to lie on the device whole: all text sets of the papers
 
 
@@ -148,10 +149,10 @@ class Runner:
         elif not kind.is_ours:
             for job, own in zip(jobs, samples, strict=True):
                 began = time.monotonic()
-                labels = classical(job.spec, own, job.seed)
+                labels = classical(job.spec, own, job.seed, self.device)
                 seconds = time.monotonic() - began
-                place = f"cpu, {platform.machine()}", "float64"
-                yield job, outcome(job.spec, job.seed, y, {"labels": labels}, seconds, *place)
+                name = self._device_name() if takes_device(job.spec) else CPU
+                yield job, outcome(job.spec, job.seed, y, {"labels": labels}, seconds, name, "float64")
         else:
             if kind.reads is not None:
                 estimators = self._read(jobs, X, y)
@@ -167,9 +168,11 @@ class Runner:
 
     def _place(self, estimator: Any) -> tuple[str, str]:
         """Device and precision."""
+        return self._device_name(), choose_precision(estimator.precision, choose_device(self.device))
+
+    def _device_name(self) -> str:
         device = choose_device(self.device)
-        name = torch.cuda.get_device_name(device) if device.type == "cuda" else f"{device.type}, {platform.machine()}"
-        return name, choose_precision(estimator.precision, device)
+        return torch.cuda.get_device_name(device) if device.type == "cuda" else f"{device.type}, {platform.machine()}"
 
     def _streamed(self, spec: Spec, X: Any, y: Any, seed: int) -> Outcome:
         """Labels as they are given on arrival, by the model that has just learnt from the batch."""
@@ -184,7 +187,7 @@ class Runner:
 
             X = np.asarray(X, np.float64).reshape(len(X), -1)
             model = MiniBatchKMeans(**spec.settings, n_init=10, random_state=seed)
-            place = f"cpu, {platform.machine()}", "float64"
+            place = CPU, "float64"
         began = time.monotonic()
         model.fit(X[start])
         labels = []
@@ -298,7 +301,12 @@ def load_samples(spec: Spec) -> tuple[Any, Any]:
     return _load(spec.data, source.unit_length, source.rows)
 
 
-def classical(spec: Spec, X: Any, seed: int) -> Any:
+def takes_device(spec: Spec) -> bool:
+    """Whether a classical method can run on a GPU."""
+    return "device" in BASELINES[spec.method].build(1).get_params()
+
+
+def classical(spec: Spec, X: Any, seed: int, device: str = "auto") -> Any:
     """Labels by a classical method; k-means with settings of its own is scikit-learn's as it comes."""
     settings = dict(spec.settings)
     k = settings.pop("n_clusters")
@@ -307,6 +315,8 @@ def classical(spec: Spec, X: Any, seed: int) -> Any:
         from sklearn.cluster import KMeans
 
         return KMeans(k, random_state=seed, **settings).fit_predict(X)
+    if takes_device(spec):
+        settings["device"] = device
     return BASELINES[spec.method](X, k, seed, **settings)
 
 
