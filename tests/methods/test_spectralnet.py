@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 from sklearn.cluster import KMeans
-from sklearn.datasets import make_circles
+from sklearn.datasets import make_blobs, make_circles
 
 from diffclust import SpectralNet
 from diffclust.engine.data import Batch, Data
@@ -14,6 +14,17 @@ from diffclust.metrics import accuracy
 from diffclust.nn.autoencoders import DenseAutoencoder, Identity
 
 SHORT = {"pretrain_epochs": 2, "siamese_epochs": 2, "epochs": 3, "width": 16, "random_state": 0, "device": "cpu"}
+
+
+class Always(torch.nn.Module):
+    """A map whose answer is given."""
+
+    def __init__(self, answer):
+        super().__init__()
+        self.answer = answer
+
+    def forward(self, codes):
+        return self.answer
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # its loss falls to the end, by a little
@@ -46,9 +57,39 @@ def test_the_objective_by_a_double_loop():
         for j in distances[i].argsort()[1:3].tolist():
             w[i, j] = torch.exp(-(distances[i, j] ** 2) / (2 * 0.5))
     expected = sum((w[i, j] + w[j, i]) / 2 * (y[i] - y[j]).square().sum() for i in range(12) for j in range(12))
+    expected += 2 * w.sum() * (3 - torch.trace(y.T @ y) / 12)  # directions that lack, as if drawn at random
     assert loss.item() == pytest.approx(expected.item() / 12, rel=1e-3)
     loss.backward()
     assert model.map[0][0].weight.grad.abs().max() > 0
+
+
+def test_one_answer_for_all_rows_is_not_the_best():
+    """Rows of two parts. The same F for all would have no distances, and its Y is no orthonormal one."""
+    x = torch.cat([torch.randn(6, 2, generator=torch.Generator().manual_seed(i)) + 20 * i for i in range(2)])
+    model = SpectralNet(2, network="identity", n_neighbors=2, width=8).build_model(Identity((2,)), 12)
+    model.codes, model.places, model.scale = x, x, torch.tensor(1.0)
+
+    def loss_of(f):
+        model.map = Always(f)
+        return model.loss(Batch(x, x, torch.arange(12)))["clustering"].item()
+
+    parts = torch.ones(12, 2)
+    parts[6:, 1] = -1.0
+    assert loss_of(parts) == pytest.approx(0.0, abs=1e-3)
+    degree = model.weights(x).sum().item() / 12
+    assert loss_of(torch.ones(12, 2)) == pytest.approx(2 * degree, rel=1e-3)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("seed", [0, 1])
+def test_large_first_steps_leave_the_map_all_its_directions(seed):
+    """RMSprop's first step is ten times its rate: as wide as on MNIST, tanh was one and the same for all rows."""
+    X, y = make_blobs(120, 5, centers=4, cluster_std=0.5, random_state=0)
+    model = SpectralNet(
+        4, network="identity", width=1024, optimizer="rmsprop", lr=1e-3, epochs=20, random_state=seed, device="cpu"
+    ).fit(X)
+    assert np.allclose(np.linalg.svd(model.transform(X), compute_uv=False), np.sqrt(120), rtol=1e-2)
+    assert accuracy(y, model.labels_) == 1.0
 
 
 @pytest.mark.parametrize("condition", [1.0, 1e4])

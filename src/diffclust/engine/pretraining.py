@@ -12,6 +12,14 @@ from ..nn.autoencoders import RowAutoencoder
 from .data import Batch
 from .model import ClusterModel, Losses, Trainable
 
+RISING = 0.1  # share of the epochs in which a rate rises
+
+
+def rise_and_fall(epoch: int, epochs: int) -> float:
+    """A factor on the learning rate: it rises to about one, then falls to nothing."""
+    done = (epoch + 0.5) / max(1, epochs)
+    return min(1.0, done / RISING) * (1 - done)
+
 
 class Pretraining(Trainable):
     """A model's autoencoder alone, on reconstruction; with `noise`, from inputs that lost that share. `summed`: over
@@ -51,7 +59,6 @@ class NeighbourPretraining(Trainable):
 
     fast, slow = 2e-2, 5e-3  # rates this loss is best learnt at by Adam: by the network of rows, and by others
     decoded = 256  # rows a step that the decoder learns from
-    rising = 0.1  # share of the epochs in which the rate rises
 
     def __init__(self, model: ClusterModel) -> None:
         super().__init__()
@@ -70,8 +77,7 @@ class NeighbourPretraining(Trainable):
         return network and (network, type(self.model), self.model.clusters.sphere)
 
     def rate(self, epoch: int) -> float:
-        done = (epoch + 0.5) / max(1, self.epochs)
-        return min(1.0, done / self.rising) * (1 - done)
+        return rise_and_fall(epoch, self.epochs)
 
     def reconstruct(self, x: Tensor) -> Tensor:
         return self.model.reconstruct(x)

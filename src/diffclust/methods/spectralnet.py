@@ -17,6 +17,11 @@ which is what the first eigenvectors of the graph's Laplacian solve. M (k, k), t
 orthonormal, and gradients go through it. The paper takes a triangular one, which differs by a rotation that the
 objective does not see, from the batch before, and holds it fixed in the step; most of the step then only shrinks F, and
 a ring in a ring was not found. k-means on the rows of Y gives the clusters; for new rows M is that of the fit's rows.
+
+Where F has less than k directions there is no such M, and one that is nearly so makes Y nought in those that lack. If
+that cost nothing, the same F for all rows would be the best of all, and tanh keeps what once has become flat: a few
+large steps at the start are enough. So a direction that lacks costs as much as one drawn at random, 2 Σ_ij W_ij / m;
+codes are taken in units of their spread; and the learning rate rises before it falls.
 """
 
 import itertools
@@ -30,7 +35,7 @@ from torch import Tensor, nn
 
 from ..engine.data import Batch, Data
 from ..engine.model import ClusterModel, Losses, Trainable
-from ..engine.pretraining import Pretraining
+from ..engine.pretraining import Pretraining, rise_and_fall
 from ..estimator.base import PrototypeClusterer
 from ..estimator.knobs import knob
 from ..estimator.settings import hyperparameters
@@ -114,7 +119,15 @@ class SpectralNetModel(PrototypeDecoding):
             some = self.places[data.draw(data.batch_size)]
             near = min(self.n_neighbors, len(some) - 1)
             self.scale = nearest_neighbours(some, near).distance[:, -1].median().square().clamp_min(1e-12)
+            self.take_in_units_of_their_spread()
             self.make_orthonormal(self.codes[data.draw(data.batch_size)])
+
+    @torch.no_grad()
+    def take_in_units_of_their_spread(self) -> None:
+        """The map's first layer begins as if codes had mean 0 and spread 1: tanh is flat where large ones would end."""
+        first = next(layer for layer in self.map.modules() if isinstance(layer, nn.Linear))
+        first.weight.div_(self.codes.var(0, correction=0).mean().sqrt().clamp_min(1e-12))
+        first.bias.sub_(first.weight @ self.codes.mean(0))
 
     @torch.no_grad()
     def make_orthonormal(self, codes: Tensor) -> None:
@@ -133,12 +146,16 @@ class SpectralNetModel(PrototypeDecoding):
         )
         return (weights + weights.T) / 2
 
+    def rate(self, epoch: int) -> float:
+        return rise_and_fall(epoch, self.epochs)
+
     def loss(self, batch: Batch) -> Losses:
         y = self.map(self.codes[batch.index]).float()
         with torch.autocast(y.device.type, enabled=False):
             y = y @ orthonormalizer(y)
             w = self.weights(self.places[batch.index])
-            return {"clustering": (w * squared_distances(y, y)).sum() / len(y)}
+            lacking = y.shape[1] - y.square().sum() / len(y)
+            return {"clustering": ((w * squared_distances(y, y)).sum() + 2 * w.sum() * lacking) / len(y)}
 
     @torch.no_grad()
     def after_training(self, data: Data) -> None:
@@ -183,6 +200,9 @@ class Siamese(Trainable):
             self.codes = data.map(self.model.represent)
             self.near = nearest_neighbours(self.codes, min(NEAR, len(data) - 1)).places
 
+    def rate(self, epoch: int) -> float:
+        return rise_and_fall(epoch, self.epochs)
+
     def loss(self, batch: Batch) -> Losses:
         near = self.near[batch.index]
         s = self.model.siamese(self.codes[batch.index]).float()
@@ -219,8 +239,9 @@ class SpectralNet(PrototypeClusterer):
 
     Shared parameters: see `PrototypeClusterer`; the embedding is what the eigenvectors of the graph are, `n_clusters`
     numbers a row, and `embedding_dim` the width of the codes before. The codes of all rows are held on the device.
-    `SpectralNet.paper("mnist")` has the authors' settings for codes, but for the learning rate, which they lower where
-    the loss of rows kept aside rests. Without a network (`network="identity"`) distances are those of the rows.
+    `SpectralNet.paper("mnist")` has the authors' settings for codes, but for the learning rate, which rises and falls
+    here; they lower it where the loss of rows kept aside rests. Their codes are those of VaDE's autoencoder. Without
+    a network (`network="identity"`) distances are those of the rows.
 
     Args:
         n_neighbors: of a row among those of its batch.
