@@ -8,8 +8,9 @@ from torch import nn
 from conftest import train
 from diffclust.engine.data import Batch, Data
 from diffclust.engine.feed import shuffled
+from diffclust.engine.last_finite import LastFinite
 from diffclust.engine.model import Trainable
-from diffclust.engine.phase import LastFinite, Phase, set_rate
+from diffclust.engine.phase import Phase, set_rate
 from diffclust.engine.rows import ArrayRows, TensorRows
 from diffclust.engine.runtime import choose_device, restart_seeds, seeded
 

@@ -9,6 +9,7 @@ A fit reads downwards: `estimator.fit` builds restarts, `loop.train` runs them e
     data.py         the same as the methods see them: floating point, on the device, a batch at a time
     feed.py         the batches of training, drawn anew every epoch
     phase.py        one phase of training: start, epochs of steps, finish
+    last_finite.py  the state that a run goes back to when its loss is not finite
     wide.py         one with more clusters than are wanted, joined at its end
     restart.py      one run of a fit: its phases, its random numbers, its entry in the checkpoint
     loop.py         train(): restarts to their results

@@ -1,9 +1,8 @@
 """One phase of a restart: a model that learns from data, epoch by epoch."""
 
-import copy
 import itertools
 import math
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +16,7 @@ from ..nn.parallel import shared_norms, total
 from .accelerate.layers import Fusion
 from .data import Batch, Data
 from .feed import Feed, shuffled
+from .last_finite import LastFinite
 from .model import ClusterModel, Losses, Trainable
 from .rows import TensorRows
 from .runtime import Randomness, autocast, random_states, set_random_states
@@ -26,7 +26,6 @@ GraphKey = tuple[int, Hashable, tuple[float, ...]]  # of a step: which phase's, 
 
 NUMBER = (bool, int, float, Tensor)
 LOOKED_AT = 64  # rows whose embedding must be finite when a phase ends
-MAX_FALLBACKS = 3  # how often a run may fall back to finite numbers before it stays where it is
 SNAPSHOT_EVERY, SNAPSHOT_STEPS = 10, 50  # epochs between the states a run can fall back to, and at least so many steps
 NORM_BATCHES = 50  # batches that batch norm's final statistics are taken from
 
@@ -48,55 +47,6 @@ class Progress:
 
 
 Callback = Callable[[Progress], None]
-
-
-class LastFinite:
-    """The last state with finite numbers, to fall back to when a loss is not."""
-
-    def __init__(self, model: Trainable, optimizer: Optimizer | None, failures: int = 0) -> None:
-        self.model, self.optimizer, self.failures = model, optimizer, failures
-        state = {n: value for n, value in model.state_dict().items() if value.is_floating_point() and value.numel()}
-        finite = _are_finite(state.values()).tolist()
-        self.watched = [name for name, sound in zip(state, finite, strict=True) if sound]  # masks may hold -inf
-        self.keep()
-
-    def is_finite(self) -> bool:
-        state = self.model.state_dict()
-        return bool(_are_finite(state[name] for name in self.watched).all())
-
-    def keep(self) -> None:
-        if self.is_finite():
-            self.state = {name: value.clone() for name, value in self.model.state_dict().items()}
-            self.moments = _copied(self.optimizer.state_dict()) if self.optimizer else {}
-
-    def restore(self, phase: str, epoch: int) -> None:
-        self.failures += 1
-        rates = [group["base_lr"] / 2 for group in self.optimizer.param_groups] if self.optimizer else []
-        self.model.load_state_dict(self.state)
-        what = "went back to the last finite state"
-        if self.optimizer:
-            self.optimizer.load_state_dict(_copied(self.moments))  # it would go on writing into them
-            for group, rate in zip(self.optimizer.param_groups, rates, strict=True):
-                group["lr"] = group["base_lr"] = rate
-            what += f" and set the learning rate to {rates[0]:.3g}"
-        if self.failures > MAX_FALLBACKS:
-            what = f"went back to the last finite state and stopped there, after {MAX_FALLBACKS} attempts to go on"
-        self.model.note("non-finite", f"The loss was not finite in epoch {epoch} of {phase}: {what}.")
-
-
-def _are_finite(tensors: Iterable[Tensor]) -> Tensor:
-    """Whether each of the tensors has finite numbers alone, by their sum; a GPU is waited for when that is read."""
-    sums = [each.sum() for each in tensors]
-    return torch.stack(sums).isfinite() if sums else torch.ones(0, dtype=torch.bool)
-
-
-def _copied(state: Any) -> Any:
-    """Dictionaries, lists and tensors anew; `copy.deepcopy` takes ten times as long."""
-    if isinstance(state, dict):
-        return {key: _copied(value) for key, value in state.items()}
-    if isinstance(state, list):
-        return [_copied(value) for value in state]
-    return state.detach().clone() if isinstance(state, Tensor) else copy.deepcopy(state)
 
 
 def set_rate(optimizer: Optimizer, factor: float) -> None:
@@ -278,7 +228,7 @@ class Phase:
                 self.last_finite.keep()
         else:
             self.last_finite.restore(self.name, epoch)
-            self.over = self.last_finite.failures > MAX_FALLBACKS
+            self.over = self.last_finite.gave_up
         self.over |= self.epoch >= self.epochs
 
     def means(self) -> dict[str, float]:
