@@ -17,20 +17,16 @@ It is transductive: there is a coefficient for each pair of the rows it was give
 """
 
 import contextlib
-import warnings
 from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
 import torch
 import torch.nn.functional as F
-from sklearn.base import BaseEstimator, ClusterMixin
-from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor, nn
 
 from ..engine.checkpoint import Checkpoint
 from ..engine.data import Batch, Data
-from ..engine.distributed import current_processes
 from ..engine.loop import train
 from ..engine.model import ClusterModel, Losses
 from ..engine.optimizers import make_optimizer
@@ -39,13 +35,12 @@ from ..engine.pretraining import Pretraining
 from ..engine.restart import Job, Restart
 from ..engine.runtime import Randomness, choose_device, free_memory, learning, restart_seeds
 from ..estimator import networks
-from ..estimator.knobs import check_knobs, check_seed, knob
+from ..estimator.knobs import check_seed, knob
 from ..estimator.settings import check_device, check_network, hyperparameters
-from ..metrics import effective_clusters
 from ..nn.autoencoders import Autoencoder
 from ..nn.cluster import ClusterLayer
-from ..reading.inputs import read_rows
-from .ssc import ABSENT_METHODS, join_strays, spectral_labels
+from .ssc import join_strays, spectral_labels
+from .transductive import TransductiveClusterer
 
 FIRST = 1e-8  # every coefficient at the start, the authors'
 MAPS = (15,)  # of the authors' network for COIL-20: one convolution of stride 2
@@ -88,7 +83,7 @@ class Unwatched(contextlib.nullcontext[None]):
 
 
 @hyperparameters
-class DSCNet(ClusterMixin, BaseEstimator):
+class DSCNet(TransductiveClusterer):
     """Deep subspace clustering: for some thousand images, as faces and objects seen from all sides.
 
     It is transductive: `fit_predict` labels the rows it is given, and there is no `predict`. Memory and time of a step
@@ -135,12 +130,9 @@ class DSCNet(ClusterMixin, BaseEstimator):
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Label the rows X; y is ignored."""
-        check_knobs(self)
-        if not current_processes().alone:
-            raise ValueError("DSCNet cannot be shared by several processes: it writes every row by all others.")
-        given = read_rows(self, X, fitting=True)
+        given = self._read(X)
         n, device = len(given.rows), choose_device(self.device)
-        self._check_size(n)
+        self._check_memory(n)
         (seed,) = restart_seeds(self.random_state, 1)
         with learning():
             restart = self._restart(Data(given.rows, device, n), Data(given.rows, device, BATCH), seed)
@@ -152,16 +144,16 @@ class DSCNet(ClusterMixin, BaseEstimator):
             z = F.normalize(restart.data.map(model.embed).double().cpu(), dim=1)
         w = self.affinity(c)
         labels, found = spectral_labels(sp.csr_array(w.numpy()), self.n_clusters, seed)
-        for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("__")]:
-            delattr(self, name)
-        for name, value in given.attributes.items():
-            setattr(self, name, value)
-        self.labels_ = join_strays(z, labels)
-        self.coefficients_, self.affinity_matrix_ = c.numpy(), w.numpy()
-        self.history_, self.n_iter_ = restart.history, int(self.epochs)
-        self.diagnostics_ = self._diagnose(found)
-        for message in self.diagnostics_["warnings"]:
-            warnings.warn(message, ConvergenceWarning, stacklevel=2)
+        self._adopt(
+            given,
+            join_strays(z, labels),
+            [f"{found['isolated']} rows are written by no other."] if found["isolated"] else [],
+            {},
+            coefficients_=c.numpy(),
+            affinity_matrix_=w.numpy(),
+            history_=restart.history,
+            n_iter_=int(self.epochs),
+        )
         return self
 
     def affinity(self, c: Tensor) -> Tensor:
@@ -173,19 +165,7 @@ class DSCNet(ClusterMixin, BaseEstimator):
         w = (m @ m.T).clamp_min(0) ** self.power
         return w.fill_diagonal_(0)
 
-    def __getattr__(self, name: str) -> Any:
-        if name in ABSENT_METHODS:
-            raise AttributeError(
-                f"DSCNet has no {name!r}: it is transductive and labels only the rows it was fitted on (labels_, "
-                "fit_predict). SSCNet answers for new rows."
-            )
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-
-    def _check_size(self, n: int) -> None:
-        if n < 2:
-            raise ValueError(f"Found array with {n} sample(s) while a minimum of 2 is required by DSCNet.")
-        if n < self.n_clusters:
-            raise ValueError(f"n_samples={n} should be >= n_clusters={self.n_clusters}.")
+    def _check_memory(self, n: int) -> None:
         needs, free = 4.0 * COPIES * n**2, free_memory(self.device)
         if needs > free:
             raise ValueError(
@@ -212,20 +192,6 @@ class DSCNet(ClusterMixin, BaseEstimator):
         if self.network == "auto" and len(data.row_shape) == 3:
             return networks.build("conv-dictionary", data, 0, {"conv-dictionary": {"maps": MAPS, "rectified": True}})
         return networks.build(self.network, data, self.embedding_dim, {})
-
-    def _diagnose(self, found: dict[str, Any]) -> dict[str, Any]:
-        sizes = np.bincount(self.labels_, minlength=self.n_clusters)
-        empty = int((sizes == 0).sum())
-        messages = [f"{empty} of {self.n_clusters} clusters are empty."] if empty else []
-        if found["isolated"]:
-            messages.append(f"{found['isolated']} rows are written by no other.")
-        return {"sizes": sizes.tolist(), "effective_clusters": effective_clusters(self.labels_), "warnings": messages}
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.input_tags.three_d_array = True
-        return tags
 
 
 def keep_largest(c: Tensor, share: float) -> Tensor:

@@ -22,27 +22,23 @@ import torch
 import torch.nn.functional as F
 from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import ArpackNoConvergence, eigsh
-from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from ..engine.data import Data
-from ..engine.distributed import current_processes
 from ..engine.runtime import choose_device, restart_seeds
-from ..estimator.knobs import check_knobs, check_seed, knob
+from ..estimator.knobs import check_seed, knob
 from ..estimator.settings import check_device, hyperparameters
-from ..metrics import effective_clusters
 from ..nn.self_expression import self_expression
-from ..reading.inputs import read_rows
+from .transductive import TransductiveClusterer
 
 SHARE = 0.1  # of a mean cluster's size: a smaller piece of the graph is no cluster
 SMALL = 2500  # rows up to which all eigenvectors are found at once: four seconds
-ABSENT_METHODS = ("predict", "predict_proba", "transform", "partial_fit", "score", "save")
 
 
 @hyperparameters
-class SSC(ClusterMixin, BaseEstimator):
+class SSC(TransductiveClusterer):
     """Sparse subspace clustering, at scale: exact sparse coefficients by an active-set solver on blocks of rows, a
     sparse graph, ARPACK. Memory grows with the number of rows, not with its square.
 
@@ -71,15 +67,7 @@ class SSC(ClusterMixin, BaseEstimator):
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Label the rows X; y is ignored."""
-        check_knobs(self)
-        if not current_processes().alone:
-            raise ValueError("SSC cannot be shared by several processes: it writes every row by all others.")
-        given = read_rows(self, X, fitting=True)
-        n = len(given.rows)
-        if n < 2:
-            raise ValueError(f"Found array with {n} sample(s) while a minimum of 2 is required by SSC.")
-        if n < self.n_clusters:
-            raise ValueError(f"n_samples={n} should be >= n_clusters={self.n_clusters}.")
+        given = self._read(X)
         data = Data(given.rows, choose_device(self.device))
         (seed,) = restart_seeds(self.random_state, 1)
         x = data.map(unit_length)
@@ -88,56 +76,29 @@ class SSC(ClusterMixin, BaseEstimator):
         labels, found = spectral_labels(affinity, self.n_clusters, seed)
         labels = join_strays(distinct, labels)
         twins = twin.cpu().numpy()
-        for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("__")]:
-            delattr(self, name)
-        for name, value in given.attributes.items():
-            setattr(self, name, value)
-        self.labels_ = labels[twins]
-        self.affinity_matrix_ = affinity[twins][:, twins] if len(distinct) < n else affinity
-        self.diagnostics_ = self._diagnose(found, unfinished, n - len(distinct))
-        for message in self.diagnostics_["warnings"]:
-            warnings.warn(message, ConvergenceWarning, stacklevel=2)
+        self._adopt(
+            given,
+            labels[twins],
+            self._doubts(found, unfinished),
+            {"components": found["components"], "isolated": found["isolated"], "repeated": len(twins) - len(distinct)},
+            affinity_matrix_=affinity[twins][:, twins] if len(distinct) < len(twins) else affinity,
+        )
         return self
 
-    def __getattr__(self, name: str) -> Any:
-        if name in ABSENT_METHODS:
-            raise AttributeError(
-                f"SSC has no {name!r}: it is transductive and labels only the rows it was fitted on (labels_, "
-                "fit_predict). SSCNet answers for new rows."
-            )
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-
-    def _diagnose(self, found: dict[str, Any], unfinished: int, repeated: int) -> dict[str, Any]:
-        k = self.n_clusters
-        sizes = np.bincount(self.labels_, minlength=k)
+    def _doubts(self, found: dict[str, Any], unfinished: int) -> list[str]:
         messages = []
         if found["isolated"]:
             messages.append(f"{found['isolated']} rows have no neighbour (zero, or orthogonal to all others).")
-        if found["components"] > k:
+        if found["components"] > self.n_clusters:
             messages.append(
-                f"The graph falls into {found['components']} pieces, more than n_clusters={k}: the largest make the "
-                "clusters. A larger alpha connects more."
+                f"The graph falls into {found['components']} pieces, more than n_clusters={self.n_clusters}: the "
+                "largest make the clusters. A larger alpha connects more."
             )
         if not found["converged"]:
             messages.append("ARPACK did not converge: the eigenvectors are those it had.")
         if unfinished:
             messages.append(f"The coefficients of {unfinished} rows are not exact: a smaller alpha is easier to solve.")
-        if (sizes == 0).any():
-            messages.append(f"{(sizes == 0).sum()} of {k} clusters are empty.")
-        return {
-            "sizes": sizes.tolist(),
-            "effective_clusters": effective_clusters(self.labels_),
-            "components": found["components"],
-            "isolated": found["isolated"],
-            "repeated": repeated,
-            "warnings": messages,
-        }
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.input_tags.three_d_array = True
-        return tags
+        return messages
 
 
 def unit_length(rows: torch.Tensor) -> torch.Tensor:
