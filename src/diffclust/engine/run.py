@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from ..metrics import effective_number
+from ..nn.cluster import ClusterLayer
 from .data import Data
 from .model import ClusterModel, Event
 from .phase import Record
@@ -72,16 +73,17 @@ class Run:
             inertia=own,
             scatter=own / len(data) / max(variance, 1e-12),
             clustering_loss=loss / len(data),
-            reconstruction=next((r["reconstruction"] for r in reversed(history) if "reconstruction" in r), 0.0),
-            temperature=clusters.temperature
-            or fit_temperature(clusters.distances(z).double(), clusters.embedding_dim - clusters.sphere),
+            reconstruction=next(
+                (each["reconstruction"] for each in reversed(history) if "reconstruction" in each), 0.0
+            ),
+            temperature=temperature_of(clusters, z),
         )
 
     def state(self) -> dict[str, Any]:
         """For a checkpoint; `restore` goes back."""
         kept = {name: getattr(self, name) for name in FIGURES}
         arrays = {"labels": torch.from_numpy(self.labels), "centers": torch.from_numpy(self.centers)}
-        return {**kept, **arrays, "events": [tuple(r) for r in self.events], "model": self.model.state_dict()}
+        return {**kept, **arrays, "events": [tuple(event) for event in self.events], "model": self.model.state_dict()}
 
     @classmethod
     def restore(cls, model: ClusterModel, state: dict[str, Any]) -> "Run":
@@ -109,7 +111,9 @@ class Run:
         empty = np.flatnonzero(sizes == 0).tolist()
         messages = [
             message if count == 1 else f"{message} ({count} times)"
-            for message, count in Counter(r.message for r in self.events if r.kind not in NO_WARNING).items()
+            for message, count in Counter(
+                event.message for event in self.events if event.kind not in NO_WARNING
+            ).items()
         ]
         if self.collapsed:
             messages.append(
@@ -118,7 +122,7 @@ class Run:
             )
         elif empty:
             messages.append(f"{len(empty)} of {k} clusters are empty: {empty}.")
-        repaired = sum(r.kind == "repaired" for r in self.events)
+        repaired = sum(event.kind == "repaired" for event in self.events)
         if repaired >= k:
             messages.append(
                 f"Centres that won no row were moved to badly served rows {repaired} times: {k} clusters may be more "
@@ -130,18 +134,19 @@ class Run:
             "empty_clusters": empty,
             "collapsed": self.collapsed,
             "repaired": repaired,
-            "events": [tuple(r) for r in self.events],
+            "events": [tuple(event) for event in self.events],
             "warnings": messages,
         }
 
 
 def last_change(history: Sequence[Record], beside: Collection[str] = ()) -> float | None:
-    """Of the mean total loss, from the last tenth of the clustering epochs but one to the last, as a share of it.
-    Windows are even, as some methods alternate between two kinds of epoch. None with too few epochs to say.
+    """By what share the mean total loss changed from the last but one tenth of the clustering epochs to the last tenth.
+    A tenth is rounded to an even number, since some methods alternate between two kinds of epoch. None with too few
+    epochs to say.
 
     Args:
         history: a record for each epoch.
-        beside: names in it of what is not minimised.
+        beside: names in a record that are no loss terms.
     """
     records = [record for record in history if record["phase"] == "clustering"]
     names = set(records[0]).intersection(*records) - {"phase", "epoch", *beside} if records else set()
@@ -151,6 +156,12 @@ def last_change(history: Sequence[Record], beside: Collection[str] = ()) -> floa
         return None
     before, last = total[-2 * window : -window].mean(), total[-window:].mean()
     return float((last - before) / max(abs(before), 1e-12))
+
+
+def temperature_of(clusters: ClusterLayer, z: Tensor) -> float:
+    """The layer's own temperature, or one fitted to embedded rows."""
+    free = clusters.embedding_dim - clusters.sphere  # dimensions: on the sphere one less
+    return clusters.temperature or fit_temperature(clusters.distances(z).double(), free)
 
 
 def fit_temperature(distances: Tensor, dim: int) -> float:

@@ -20,7 +20,7 @@ from ..engine.model import ClusterModel, Trainable
 from ..engine.phase import Phase
 from ..engine.pretraining import NetworkAlone
 from ..engine.rows import TensorRows
-from ..engine.run import fit_temperature
+from ..engine.run import temperature_of
 from ..engine.runtime import Randomness, choose_device, choose_precision, learning
 from ..nn.autoencoders import ScaledRows
 from ..nn.nearest import member_sums
@@ -222,10 +222,7 @@ class Online:
     @staticmethod
     def _temperature_of(model: ClusterModel, rows: list[Tensor]) -> float:
         """From a stream's first rows: the few it started with may be one a cluster, and then all would seem certain."""
-        clusters = model.clusters
-        z = torch.cat([part.to(clusters.weight.device) for part in rows])
-        free = clusters.embedding_dim - clusters.sphere
-        return clusters.temperature or fit_temperature(clusters.distances(z).double(), free)
+        return temperature_of(model.clusters, torch.cat([part.to(model.clusters.weight.device) for part in rows]))
 
     def _with_a_step(self, given: Given, data: Data, stream: Stream) -> ClusterModel:
         """A copy of the model, whose network has taken one step on the whole batch, by a twin that the optimiser knows;
