@@ -151,6 +151,11 @@ class PrototypeClusterer(
             raise ValueError("init contains NaN or infinity.")
         return centers
 
+    @property
+    def _has_given_centers(self) -> bool:
+        """Whether `init` is an array of centres."""
+        return not isinstance(getattr(self, "init", "k-means"), str)
+
     # ---- learning
 
     @with_callbacks
@@ -191,7 +196,7 @@ class PrototypeClusterer(
                 )
             if told.classes and self.overcluster != 1:
                 raise ValueError(f"overcluster={self.overcluster:g}: known classes place their centres: leave it at 1.")
-            if told.classes and not isinstance(getattr(self, "init", "k-means"), str):
+            if told.classes and self._has_given_centers:
                 raise ValueError("init is an array of centres, and known classes place theirs: give one of them.")
         processes.check_same({"what is known": "" if told.knowledge is None else told.knowledge.digest()})
         return told
@@ -284,7 +289,7 @@ class PrototypeClusterer(
                 f"Found array with {n} sample(s) while a minimum of 2 is required by {type(self).__name__}."
             )
         if self._number_is_open:
-            if not isinstance(getattr(self, "init", "k-means"), str):
+            if self._has_given_centers:
                 raise ValueError('init is an array of centres: give their number as n_clusters, not "auto".')
         elif n < self.n_clusters:
             raise ValueError(f"n_samples={n} should be >= n_clusters={self.n_clusters}.")
@@ -295,16 +300,15 @@ class PrototypeClusterer(
         if self.unjoinable or not self.is_joint():
             why = self.unjoinable or "its network and centres learn apart"
             raise ValueError(f"overcluster={self.overcluster:g}: {type(self).__name__} cannot join clusters, {why}.")
-        if not isinstance(getattr(self, "init", "k-means"), str):
+        if self._has_given_centers:
             raise ValueError(
                 f"overcluster={self.overcluster:g}: init is an array of centres, which are not to be joined."
             )
 
     def _check_origin(self, given: Given) -> None:
         """Without a network the centres given as `init` are in the user's units; the model sees rows less `origin_`."""
-        given_centers = not isinstance(getattr(self, "init", "k-means"), str)
         no_network = isinstance(self.network, str) and self.network == "identity"
-        if given_centers and no_network and given.attributes.get("origin_") is not None:
+        if self._has_given_centers and no_network and given.attributes.get("origin_") is not None:
             raise ValueError("init: the rows are far from zero: subtract their mean from them and from init first.")
 
     def _check_sharing(self, processes: Processes, device: torch.device) -> None:

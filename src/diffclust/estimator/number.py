@@ -1,14 +1,17 @@
 """n_clusters="auto": the number of clusters, found before the method begins."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 import torch
+from torch import Tensor
 
 from ..engine.data import Data, batches
 from ..engine.distributed import alone, current_processes
 from ..engine.loop import train
+from ..engine.restart import Restart
 from ..engine.rows import TensorRows
 from ..engine.runtime import choose_device, restart_seeds, seeded
 from ..nn.layout import laid_out_by
@@ -57,27 +60,7 @@ def _look(estimator: "PrototypeClusterer", given: Given) -> Choice:
         with seeded(seeds[0], device):
             x = data.map(lambda rows: rows, data.draw(max(FEWEST, min(LOOKED_AT, VALUES // math.prod(data.row_shape)))))
             halves = torch.randperm(len(x), device=device).tensor_split(2)
-        undivided = snapshot(estimator)
-        undivided.n_clusters = 1
-        neighbours = undivided._by_neighbours(given.rows)
-        epochs = _half_the_work(estimator, given, len(halves[0]), neighbours)
-        restarts = [
-            build_restarts(
-                _lens(estimator, seed, epochs, neighbours), replace(given, rows=TensorRows(x[half])), quiet=i > 0
-            )[0]
-            for i, (seed, half) in enumerate(zip(seeds, halves, strict=True))
-        ]
-        train(restarts)
-        views = []
-        for restart, half in zip(restarts, halves, strict=True):
-            if restart.result is None:
-                raise KeyboardInterrupt
-            model = restart.result.model
-            z = Data(TensorRows(x), device).map(model.embed)
-            if model.network_learns and restart.data.graph is None:
-                with seeded(restart.seed, device):
-                    z = laid_out_by(z, half)
-            views.append(View(z, half))
+        first, second = _views(estimator, given, x, halves, seeds)
         plain = Data(TensorRows(x.flatten(1)), device)
         plain.scale = given.scale
         with seeded(seeds[1], device):
@@ -85,14 +68,42 @@ def _look(estimator: "PrototypeClusterer", given: Given) -> Choice:
             most = most_clusters(estimator, n)
             next_to_best = 1.0 if len(data.row_shape) == 3 else NEXT_TO_BEST
             return clearer(
-                choose_number((views[0], views[1]), most, next_to_best=next_to_best),
+                choose_number((first, second), most, next_to_best=next_to_best),
                 choose_number((View(u, halves[0]), View(u, halves[1])), most, NOTHING_IN_ROWS),
             )
 
 
+def _views(
+    estimator: "PrototypeClusterer", given: Given, x: Tensor, halves: Sequence[Tensor], seeds: Sequence[int]
+) -> list[View]:
+    """All of the rows x, as embedded by networks that were each trained on a half of them."""
+    device = choose_device(estimator.device)
+    undivided = snapshot(estimator)
+    undivided.n_clusters = 1
+    neighbours = undivided._by_neighbours(given.rows)
+    epochs = _half_the_work(estimator, given, len(halves[0]), neighbours)
+    restarts: list[Restart] = []
+    for seed, half in zip(seeds, halves, strict=True):
+        half_fit = _without_clustering(estimator, seed, epochs, neighbours)
+        (restart,) = build_restarts(half_fit, replace(given, rows=TensorRows(x[half])), quiet=len(restarts) > 0)
+        restarts.append(restart)
+    train(restarts)
+    views = []
+    for restart, half in zip(restarts, halves, strict=True):
+        if restart.result is None:
+            raise KeyboardInterrupt
+        model = restart.result.model
+        z = Data(TensorRows(x), device).map(model.embed)
+        if model.network_learns and restart.data.graph is None:
+            with seeded(restart.seed, device):
+                z = laid_out_by(z, half)
+        views.append(View(z, half))
+    return views
+
+
 def _half_the_work(estimator: "PrototypeClusterer", given: Given, rows: int, neighbours: bool) -> int:
-    """Epochs of a network on so many rows, such that two of them take no more steps than that of the fit takes alone;
-    where a batch is all rows, as many."""
+    """Epochs of each of the two networks on so many rows. Together they take no more steps than the pretraining of the
+    fit; but where a batch is all rows, each has its usual epochs."""
     if estimator.pretrain_epochs not in ("auto", 0):
         return int(estimator.pretrain_epochs)
     sizes = len(given.rows), rows
@@ -102,8 +113,8 @@ def _half_the_work(estimator: "PrototypeClusterer", given: Given, rows: int, nei
     return usual if half == 1 and neighbours else min(usual, math.ceil(of_the_fit * whole / (2 * half)))
 
 
-def _lens(estimator: E, seed: int, epochs: int, neighbours: bool) -> E:
-    """The method without its clustering: what its network is before the centres are placed."""
+def _without_clustering(estimator: E, seed: int, epochs: int, neighbours: bool) -> E:
+    """The method with its pretraining alone: the network as it is before centres are placed."""
     settings = estimator.get_params(deep=False)
     settings |= {
         "n_clusters": 1,

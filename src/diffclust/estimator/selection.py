@@ -57,21 +57,18 @@ def choose(estimator: "PrototypeClusterer", restarts: list[Restart]) -> Run:
     if not runs:
         raise KeyboardInterrupt  # before the first had anything to show
     best, data = runs[RULES[estimator.select](runs)], restarts[0].data
-    given_centers = not isinstance(getattr(estimator, "init", "k-means"), str)  # in the network's embedding
-    if data.graph is None or estimator.features != "auto" or given_centers or not estimator.falls_back:
+    if data.graph is None or estimator.features != "auto" or not estimator.falls_back:
+        return best
+    if estimator._has_given_centers:  # in the network's embedding
         return best
     if networks.compared_as_they_are(data) and not networks.are_choices(data.summary):
         return best  # texts of one topic share few words: many edges leave it, however well it is found
     rows = _on_the_rows(estimator, data, best)
-    if data.knowledge is not None:
-        learnt_keeps, rows_keep = (
-            data.knowledge.kept(torch.from_numpy(run.labels).to(data.device)) for run in (best, rows)
-        )
-        if rows_keep < learnt_keeps:
-            return best
-    learnt_cut, rows_cut = (
-        data.graph.cut(torch.from_numpy(run.labels).to(data.device), estimator.n_clusters) for run in (best, rows)
-    )
+    learnt_labels, rows_labels = (torch.from_numpy(run.labels).to(data.device) for run in (best, rows))
+    known = data.knowledge
+    if known is not None and known.kept(rows_labels) < known.kept(learnt_labels):
+        return best
+    learnt_cut, rows_cut = (data.graph.cut(labels, estimator.n_clusters) for labels in (learnt_labels, rows_labels))
     clearly_less = learnt_cut < (CLEARLY_LESS - FEW_ROWS / math.sqrt(len(data))) * rows_cut
     trusted = rows_cut > WITH_CATEGORIES or not _has_categories(data)
     n_neighbors = data.graph.index.shape[1]
