@@ -17,9 +17,10 @@ from ..nn.parallel import batch_mean, totals
 from .distributed import ALONE, Processes
 from .rows import Rows
 
-CHUNK = 1024  # rows answered at a time
-# up to eight times as many, where they have no more values than that together; on a CPU of rows in memory alone, and
-# there a quarter where they have more, which a cache does not hold
+CHUNK = 1024  # rows answered at a time, where nothing below says otherwise
+# By the type of device: as many rows at a time as have this many values together, but no more than 8 * CHUNK. On a CPU
+# only of rows in memory, and there no fewer than CHUNK / 4 (a cache does not hold more of wide rows); on a GPU no fewer
+# than CHUNK.
 MANY_VALUES = {"cpu": 2**17, "cuda": 2**23}
 FEWEST = 16  # rows: with fewer, matrix kernels change, and a row's last bits would depend on the rows beside it
 
@@ -144,7 +145,7 @@ class Data:
         return self.values(self.rows.take(index))
 
     def values(self, x: Tensor) -> Tensor:
-        """Rows as they were read, as the methods see them."""
+        """Rows as they were read -> as the methods see them: floating point, on the device, images divided."""
         x = x.to(self.device, non_blocking=x.is_pinned() if self.device.type == "cuda" else False)
         if self.rows.divisor != 1 and not x.is_floating_point() and torch.get_default_dtype() == torch.float32:
             return x / self.rows.divisor  # float32, at once
@@ -180,7 +181,7 @@ class Data:
         return torch.randperm(len(self), device=self.device)[:size].sort().values
 
     def spaced(self, size: int) -> Tensor:
-        """The positions of at most `size` rows, as far apart as one another: nothing is drawn."""
+        """The positions of at most `size` rows, evenly spaced: no random numbers are drawn."""
         if size >= len(self):
             return torch.arange(len(self), device=self.device)
         return torch.linspace(0, len(self) - 1, size, dtype=torch.float64, device=self.device).long()
@@ -193,7 +194,7 @@ class Data:
         return {name: share * value for name, value in losses.items()}
 
     def total(self, *sums: Tensor) -> Sequence[Tensor]:
-        """Sums over the rows that this process has seen, as in an epoch, as sums over those of all processes."""
+        """Sums over this process's rows -> sums over the rows of all processes."""
         return totals(*sums)
 
     def map(self, fn: Callable[[Tensor], Tensor], index: Tensor | None = None) -> Tensor:
@@ -207,7 +208,7 @@ class Data:
         return self.processes.join(self._map(fn, index[self.processes.part(len(index))]), sizes)
 
     def join(self, results: Tensor) -> Tensor:
-        """Of every row, from what each process has of its own."""
+        """The results of all rows, from those that each process has of its own."""
         return self.processes.join(
             results, [len(self._rows_of(slot)) for slot in self.processes.parts(self.batch_size)]
         )

@@ -12,8 +12,10 @@ from ..nn.knowledge import Knowledge
 from ..nn.neighbours import NeighbourGraph
 from .data import Batch, Data
 
-DRAWS = 3  # neighbours drawn for a sample where the batch is all rows, so that they are in it already; else one
-FAR = 8  # other samples that each is pushed away from
+# For each sample: how many neighbours are drawn, and how many others it is pushed away from. Where the batch is all
+# rows, neighbours are in it already, and more of them cost little.
+DRAWS, FAR = 1, 8
+DRAWS_OF_ALL, FAR_OF_ALL = 3, 6
 TOLD = 64  # samples of known cluster that come with a batch, and as many pairs, at most
 
 
@@ -45,9 +47,9 @@ class Feed:
         self.ahead: Future[Tensor] | None = None  # the next step's, being read
         self.all_rows = data.steps == 1 and width == len(data)
         if data.graph is not None:
-            draws, pairs = (DRAWS, DRAWS * FAR // 4) if self.all_rows else (1, FAR)
+            draws, far = (DRAWS_OF_ALL, FAR_OF_ALL) if self.all_rows else (DRAWS, FAR)
             self.neighbours = torch.empty(data.steps, width, draws, dtype=torch.long, device=data.device)
-            self.shifts = torch.empty(data.steps, pairs, dtype=torch.long, device=data.device)
+            self.shifts = torch.empty(data.steps, far, dtype=torch.long, device=data.device)
         if data.knowledge is not None:
             known = data.knowledge
             self.told = data.take(torch.cat([known.rows, known.pairs.T.flatten()]))
@@ -86,7 +88,7 @@ class Feed:
         self.shifts.copy_(torch.randint(1, max(2, data.batch_size), self.shifts.shape, device=data.device))
 
     def _draw_knowledge(self, known: Knowledge) -> None:
-        """For all of the epoch, as often one as another."""
+        """For all of the epoch: every row and every pair is as likely as another."""
         for drawn, among in ((self.known, len(known.rows)), (self.linked, len(known.pairs))):
             drawn.copy_(torch.randint(max(1, among), drawn.shape, device=drawn.device))
 

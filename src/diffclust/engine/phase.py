@@ -50,15 +50,14 @@ Callback = Callable[[Progress], None]
 
 
 def set_rate(optimizer: Optimizer, factor: float) -> None:
-    """The model's factor on each rate as it was given; that one is kept with the optimiser, for `LastFinite` to
-    halve."""
+    """lr = base_lr · factor. `base_lr` is the rate as it was given, or as `LastFinite` halved it since."""
     for group in optimizer.param_groups:
         group["lr"] = group.setdefault("base_lr", group["lr"]) * factor
 
 
 def _load_optimizer(optimizer: Optimizer, state: dict[str, Any]) -> None:
-    """Load the state; unlike torch, refuse one in which a number among the settings has become something else, or
-    the weights of a group have other moments than one another."""
+    """Load the state. Unlike torch, refuse one in which a setting that is a number has become something else, or in
+    which the weights of a group do not have the same moments."""
     before = [{name: isinstance(value, NUMBER) for name, value in group.items()} for group in optimizer.param_groups]
     optimizer.load_state_dict(state)
     for were_numbers, group in zip(before, optimizer.param_groups, strict=True):
@@ -149,7 +148,7 @@ class Phase:
         self.over = self.model.finished or self.epoch >= self.epochs
 
     def set_up(self) -> None:
-        """What steps need, whatever the model does before the first."""
+        """What steps need, beside the model's own start."""
         self.feed = Feed(self.data)
         steps, alone = self.epochs * self.data.steps, self.data.processes.alone
         self.fusion = Fusion(self.data.device, self.precision, steps, alone)
@@ -238,7 +237,8 @@ class Phase:
         return dict(zip(totals, (sums / self.data.steps).tolist(), strict=True))
 
     def _told_to_stop(self, epoch: int, losses: dict[str, float]) -> bool:
-        """Ask the callbacks. Other restarts may ask them in between: one with a state gets that of this restart."""
+        """Call the callbacks. Restarts that run side by side share them, so one that keeps a state is first given the
+        state it had in this restart."""
         record = self.history[-1]
         progress = Progress(self.name, epoch, self.epochs, losses, self.model, self.data, record, self.restart)
         for i, callback in enumerate(self.callbacks):
@@ -256,7 +256,7 @@ class Phase:
         self.over = True
 
     def finish(self) -> None:
-        if not self.last_finite.is_finite() or not self._embeds():
+        if not self.last_finite.is_finite() or not self._embedding_is_finite():
             self.last_finite.restore(self.name, self.epoch)
         self.leave_stack()
         self.model.eval()
@@ -264,8 +264,8 @@ class Phase:
             settle_batch_norm(self.model, self.data)
         self.model.after_training(self.data)
 
-    def _embeds(self) -> bool:
-        """Whether weights that are finite are not so large that the embedding is not; asked of a few rows."""
+    def _embedding_is_finite(self) -> bool:
+        """Asked of a few rows: weights may be finite, and too large for the embedding to be."""
         embed = getattr(getattr(self.model, "model", self.model), "embed", None)
         if embed is None or not self.history:
             return True
@@ -289,7 +289,7 @@ class Phase:
 
     @torch.no_grad()
     def leave_stack(self) -> None:
-        """Copies in place of views into the stack's tensors, which would keep the other models in memory."""
+        """Give the model tensors of its own. Its views into the stack's would keep the other models in memory."""
         if self.in_stack:
             for tensor in tensors_of(self.model).values():
                 tensor.grad = None

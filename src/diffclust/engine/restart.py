@@ -94,8 +94,8 @@ class Restart:
         self.current.interrupt()
 
     def _start_phase(self, phase: Phase) -> None:
-        """Not where a checkpoint says that it is done: then its results are loaded. Nor where it has no epochs to run,
-        unless it places centres, as the last one does."""
+        """Start it, or go on where the checkpoint has it half done. One that the checkpoint has done is loaded instead,
+        and one without epochs is skipped, unless it places centres: so does the last."""
         with restoring():
             done, current = self.entry["phases"].get(phase.name), self.entry["current"]
             saved = current["state"] if current is not None and current["phase"] == phase.name else None
@@ -131,7 +131,7 @@ class Restart:
         self._keep(result=self.result.state(), phases={}, current=None)
 
     def _keep(self, **news: Any) -> None:
-        """Put into the next checkpoint. After an interruption nothing is: a fit that is resumed goes on from the last
-        state before it."""
+        """Put news into the next checkpoint; none after an interruption, so that a resumed fit goes on from before
+        it."""
         if not self.job.interrupted:
             self.job.checkpoint.note(self.entry, news)
