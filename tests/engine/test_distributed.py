@@ -92,18 +92,21 @@ def test_processes_agree(two, name):
     assert two[0][name] == two[1][name]
 
 
+CURE = "q.mean(0) and q.sum(0) are over the rows of one process: write batch.mean(q) and batch.total(q.sum(0))."
+
+
 def check_losses(alone, shared, first=1e-5):
     assert len(alone) == len(shared) == 10  # of two steps
     for a, b in zip(alone, shared, strict=True):
         assert a.keys() == b.keys()
         near = {"rel": first, "abs": 2e-6} if a["epoch"] == 0 else {"abs": 1e-4}  # before rounding has grown
         for key in a.keys() - {"phase", "epoch"}:
-            assert b[key] == pytest.approx(a[key], **near), (key, a["epoch"])
+            assert b[key] == pytest.approx(a[key], **near), f"{key}, epoch {a['epoch']}: {CURE}"
 
 
 @pytest.mark.parametrize("name", [name for name in FITS if name != "Careless"])
 def test_two_do_as_one(one, two, name):
-    """A method that fails here takes a mean or a sum over the rows that one process has: see `nn.parallel`."""
+    """A method that fails here most likely takes a mean or a sum over the rows that one process has."""
     first = 2e-4 if "neighbours" in name else 1e-5  # their pretraining has a high rate, which rounding grows by
     check_losses(one[name]["history"], two[0][name]["history"], first)
     assert adjusted_rand_score(one[name]["labels"], two[0][name]["labels"]) == 1
