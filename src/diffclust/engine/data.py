@@ -33,9 +33,9 @@ class Batch:
     x: Tensor  # (b, ...) samples as training sees them: changed at random, where the data are augmented
     clean: Tensor  # the same samples as they are
     index: Tensor  # (b,) their positions in the data set, for methods with per-sample state
-    # where the data have a neighbour graph, drawn for this batch:
-    neighbour: Tensor | None = None  # (b, ...) a neighbour of each sample; None where the batch is all rows,
-    near: Tensor | None = None  # (b, m) which of the batch's samples are neighbours of each, then
+    # where the data have a neighbour graph, drawn for this batch: `neighbour`, or `near` where the batch is all rows
+    neighbour: Tensor | None = None  # (b, ...) a neighbour of each sample
+    near: Tensor | None = None  # (b, m) which of the batch's samples are neighbours of each
     far: Tensor | None = None  # (b, s) which of the batch's samples, of all processes, each is pushed away from
     # where something is known of the data, drawn for this batch:
     told: Tensor | None = None  # (m + 2 p, ...) m samples whose cluster is known, and both parts of p pairs
@@ -43,7 +43,7 @@ class Batch:
     together: Tensor | None = None  # (p,) whether the two of a pair are together, or apart
 
     def mean(self, values: Tensor) -> Tensor:
-        """Over the rows of the whole batch, (b, ...) -> (...)."""
+        """The mean over the rows of the whole batch, of all processes: (b, ...) -> (...)."""
         return batch_mean(values)
 
     def total(self, *sums: Tensor) -> Sequence[Tensor]:
@@ -95,8 +95,8 @@ def batches(n: int, batch_size: int) -> tuple[int, int]:
 class Data:
     """Samples as the loop and the methods see them: floating point, on the device, a batch at a time.
 
-    Batches all have one size. An epoch is every full batch of `batch_size` rows, and the few rows left over
-    sit it out; where more than a tenth would be left over, batches are made smaller instead.
+    Batches all have one size. An epoch has as many full batches as there are rows for, in a new order every time, and
+    the few rows left over are not in it; where more than a tenth would be left over, batches are made smaller instead.
 
     Where several processes share the work, `own` are the rows this one goes over, and `slot` its part of a batch.
     """
@@ -187,7 +187,8 @@ class Data:
         return torch.linspace(0, len(self) - 1, size, dtype=torch.float64, device=self.device).long()
 
     def portion(self, losses: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Means over this process's part of a batch, weighted so that they add up to those over the whole."""
+        """Means over this process's part of a batch, weighted so that over all processes they add up to the means over
+        the whole batch."""
         if self.processes.alone:
             return losses
         share = (self.slot.stop - self.slot.start) / self.batch_size
@@ -198,8 +199,8 @@ class Data:
         return totals(*sums)
 
     def map(self, fn: Callable[[Tensor], Tensor], index: Tensor | None = None) -> Tensor:
-        """fn over everything, or over the rows at `index`, in order: a row's result does not depend on the rows
-        asked for with it. Processes that share the work all have all results."""
+        """fn of all rows, or of the rows at `index`, in order. A row's result does not depend on the rows asked for
+        with it. Processes that share the work each compute a part, and all get all results."""
         if self.processes.alone or (index is not None and len(index) <= max(CHUNK, self.processes.size)):
             return self._map(fn, index)
         if index is None:

@@ -8,8 +8,8 @@ from .restart import Job, Restart
 
 
 def train(restarts: Sequence[Restart]) -> None:
-    """Every restart to its result, those that may run side by side an epoch at a time. What a restart gives does not
-    depend on the others.
+    """Train every restart until it has a result. Those that may run side by side do so, one epoch of all after another;
+    what a restart gives does not depend on the others.
 
     Ctrl-C ends the phase of those that run: each is then measured as it is, and those not yet begun have no result.
     """
@@ -36,7 +36,7 @@ def train(restarts: Sequence[Restart]) -> None:
                         restart.end_epoch()
                 except KeyboardInterrupt:
                     if not all(restart.data.processes.alone for restart in running):
-                        raise
+                        raise  # the other processes would wait for this one's next step
                     for restart in running:
                         restart.interrupt()
                 for restart in running:
@@ -51,7 +51,8 @@ def train(restarts: Sequence[Restart]) -> None:
 
 
 def _side_by_side(restarts: Sequence[Restart]) -> list[list[Restart]]:
-    """Restarts that run at once: of all fits on one device that allow for it, else of one fit."""
+    """Groups of restarts that run at once: of several fits where these are on one device and allow for it, else of one
+    fit."""
     alike: dict[Hashable, list[Restart]] = {}
     for restart in restarts:
         job: Job = restart.job

@@ -41,9 +41,10 @@ class Answer(NamedTuple):
 
 
 class Trainable(nn.Module, ABC):
-    """A loss and the hooks around a step. Nothing in `loss`, `after_backward` and `after_step` may wait for
-    the device, branch on a tensor's value or read a number that changes, but for `graph_key`: on a GPU the step is
-    recorded once a graph_key and then replayed. The other hooks run once an epoch, or rarely, and may."""
+    """A loss and the hooks around a step. On a GPU the step is recorded once for each `graph_key` and then replayed. So
+    `loss`, `after_backward` and `after_step` may not wait for the device or branch on a tensor's value, and a Python
+    value that they read may change only together with `graph_key`. The other hooks are not recorded and may do all of
+    this."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -67,7 +68,7 @@ class Trainable(nn.Module, ABC):
         self.events.append(Event(kind, message))
 
     def note_if_settled(self, why: str) -> None:
-        """After training: that it was the method's own rule which ended it, and no guard."""
+        """After training: note that the method's own rule ended it, unless a guard did."""
         if self.finished and not any(event.kind == "collapse" for event in self.events):
             self.note("settled", why)
 
@@ -103,9 +104,9 @@ class Trainable(nn.Module, ABC):
         return self.loss(batch)
 
     def stack_key(self) -> Hashable | None:
-        """All that `loss` depends on beside tensors and `graph_key`, where `torch.vmap` can take it of several models
-        at once: it draws no random numbers, and keeps nothing but in buffers, in place. None: it cannot. A class with a
-        loss of its own needs a `stack_key` of its own."""
+        """Models of one key can be trained as one, by `torch.vmap` over their tensors: so the key is all that `loss`
+        depends on beside tensors and `graph_key`. None, if the model cannot be: its loss draws random numbers, or keeps
+        something other than by filling buffers. A class with a loss of its own needs a `stack_key` of its own."""
         return None
 
     def reconstruct(self, x: Tensor) -> Tensor:

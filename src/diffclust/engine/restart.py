@@ -43,7 +43,8 @@ class Job:
 
 
 class Restart:
-    """One run of a fit. `advance` brings it to its next phase with an epoch to run, and after the last to `result`."""
+    """One run of a fit. `advance` finishes a phase that is over and starts the next one that has epochs to run; after
+    the last phase it sets `result`."""
 
     def __init__(
         self, job: Job, number: int, model: ClusterModel, data: Data, phases: list[Phase], randomness: Randomness

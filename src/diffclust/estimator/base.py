@@ -47,7 +47,8 @@ from .stability import Steady
 from .state import fitted_names, set_attributes, snapshot, write_lock
 from .streams import Online
 
-ALL_VALUES, SOME_VALUES = 200_000, 2_000  # rows that processes compare with one another's: in memory, and elsewhere
+# processes check that they were given the same data, on at most so many rows: of rows in memory, and of others
+ALL_VALUES, SOME_VALUES = 200_000, 2_000
 
 
 @hyperparameters
@@ -92,7 +93,7 @@ class PrototypeClusterer(
     by_distance: ClassVar[bool] = True  # whether near rows share a cluster, so that k-means may stand beside it
     falls_back: ClassVar[bool] = True  # whether without a network it is k-means, which may then be kept instead
     indivisible: ClassVar[str] = ""  # why several processes cannot share a fit, where they cannot
-    places: ClassVar[bool] = True  # whether its clusters begin with centres, which classes that are known can place
+    places: ClassVar[bool] = True  # whether clusters begin with centres, so that known classes can place them
     unjoinable: ClassVar[str] = ""  # why `overcluster` cannot begin with more clusters, where it cannot
 
     # ---- what a method says
@@ -222,7 +223,7 @@ class PrototypeClusterer(
 
     @contextlib.contextmanager
     def _reserved(self) -> Iterator[None]:
-        """Inside, the checkpoint folder, where there is one, is for this fit alone."""
+        """Inside, no other fit can use the checkpoint folder, if there is one."""
         processes = current_processes()
         with contextlib.ExitStack() as held:
             with processes.together():
@@ -262,7 +263,7 @@ class PrototypeClusterer(
 
     @staticmethod
     def _described_by(run: Run) -> dict[str, Any]:
-        """The fitted attributes, all read off one run."""
+        """Those fitted attributes that come from the chosen run alone."""
         return {
             "diagnostics_": run.diagnostics(),
             "model_": run.model,
