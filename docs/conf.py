@@ -154,7 +154,7 @@ def explain_page() -> str:
     for row in rows:
         groups[row["data"], row["settings"]][row["order"]].append(row)
     lines = [
-        "| data | settings | seeds | attribution | distance | random | completeness error, mean / worst |",
+        "| data | settings | seeds | attribution | distance | random | error |",
         "|---|---|---|---|---|---|---|",
     ]
     for (data, settings), orders in groups.items():
