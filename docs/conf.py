@@ -154,7 +154,7 @@ def explain_page() -> str:
     for row in rows:
         groups[row["data"], row["settings"]][row["order"]].append(row)
     lines = [
-        "| data | settings | seeds | removed until it leaves: attribution | distance | random | completeness error |",
+        "| data | settings | seeds | attribution | distance | random | error |",
         "|---|---|---|---|---|---|---|",
     ]
     for (data, settings), orders in groups.items():
@@ -164,8 +164,8 @@ def explain_page() -> str:
             spread = f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else ""
             cells.append(f"{statistics.mean(values):.1f}{spread} %")
         own = orders["attribution"]
-        error = f"mean {100 * statistics.mean(float(row['completeness_mean']) for row in own):.2f} %, "
-        error += f"worst {100 * max(float(row['completeness_max']) for row in own):.2f} %"
+        error = f"{100 * statistics.mean(float(row['completeness_mean']) for row in own):.2f} / "
+        error += f"{100 * max(float(row['completeness_max']) for row in own):.2f} %"
         kind = settings.removeprefix("network=") or "default"
         lines.append(f"| {data} | {kind} | {len(own)} | {' | '.join(cells)} | {error} |")
     return (HERE / "explain.head.md").read_text().replace("{{faithfulness}}", "\n".join(lines))

@@ -46,7 +46,7 @@ for color, name, label in (("C0", "acc", "accuracy of P₁"), ("C1", "k-means", 
 axis.set_xlabel("epoch")
 axis.set_ylim(0, 1)
 axis.grid(alpha=0.3)
-axis.legend()
+axis.legend(loc="center right")
 figure.savefig("invariance.png", dpi=120)
 first, last = scored[0], scored[-1]
 print(f"rows assigned differently: {history[0]['disagreement']:.3f} -> {history[-1]['disagreement']:.3f}")

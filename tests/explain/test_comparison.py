@@ -121,6 +121,20 @@ def test_as_plain_values_and_in_a_notebook(three, four, blobs):
     assert "adjusted Rand index" in found._repr_html_()
 
 
+def test_rows_of_a_table_that_moved_are_told_as_the_table_writes_them(tmp_path):
+    rng = np.random.default_rng(0)
+    plan = rng.choice(["free", "premium"], 120)
+    table = pd.DataFrame({"income": rng.integers(20_000, 90_000, 120), "plan": plan})
+    a, b = (TELL(k, random_state=0, **QUICK).fit(table) for k in (2, 4))
+    found = compare_models(a, b, table)
+    for captions, start in ((None, ""), ([f"c{i}" for i in range(120)], "c{}: ")):
+        page = found.report(tmp_path / "c.html", captions=captions).read_text()
+        content = json.loads(page.split('<script id="data" type="application/json">')[1].split("</script>")[0])
+        assert content["rows"]
+        for row, said in zip(content["rows"], content["captions"], strict=True):
+            assert said == f"{start.format(row)}income {table['income'][row]:,}, plan {plan[row]}"
+
+
 def test_bad_questions(three, blobs, tmp_path):
     with pytest.raises(ValueError, match="same twice"):
         compare_models(three, three, blobs)

@@ -207,12 +207,12 @@ def test_small_embeddings_are_made_larger_and_else_the_centres_slower(blobs):
 
 
 def test_the_target_is_as_decided_as_the_prediction_before_clustering_unless_told_otherwise(digits, tmp_path):
-    start = quick(4, pretrain_epochs=10, epochs=0).fit(digits[0])
+    start = quick(4, pretrain_epochs=10, epochs=0, spread=2.0).fit(digits[0])  # near rows: a flat target
     layer, z = start.model_.clusters, torch.from_numpy(start.transform(digits[0])).double()
     assert layer.powers[0] == 2
-    assert 2 <= layer.powers[1] < 8
     p1, p2 = map(entropies, layer.assignments(z))
-    assert p2 == pytest.approx(p1, rel=1e-3) if layer.powers[1] > 2 else p2 <= p1  # never below the prediction's power
+    assert p2 <= p1 * 1.001 or layer.powers[1] == pytest.approx(8)  # the most
+    assert p2 >= p1 / 1.001 or layer.powers[1] == 2  # the least
     start.save(tmp_path / "m")
     assert (diffclust.load(tmp_path / "m", device="cpu").model_.clusters.powers == layer.powers).all()
     assert (quick(4, epochs=0, matched=False).fit(digits[0]).model_.clusters.powers == 2).all()

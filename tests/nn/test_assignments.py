@@ -1,6 +1,7 @@
 """The four distances, the two kinds of assignment, the divergences, and the layer made of them."""
 
 import math
+from itertools import permutations
 
 import pytest
 import torch
@@ -350,6 +351,34 @@ def test_powers_are_matched_within_their_bounds():
     pair.set_centers(centers[:2])
     pair.match_powers(z)  # its prediction is all or nothing
     assert pair.powers.tolist() == [2, 2]
+
+
+@pytest.mark.parametrize(
+    ("exponent", "power"),
+    [(1 / 2, 4), (1 / 3, 6), (1 / 5, 8), (1, 2), (2, 2)],
+    ids=["flatter", "flatter still", "flatter than the most", "as decided", "sharper"],
+)
+def test_a_flat_target_gets_the_power_that_undoes_its_flatness(exponent, power):
+    """Clusters are equally frequent, so that P ∝ Q^r: a target whose Q is that of the prediction to the power 1 / s has
+    the same P at the power s r."""
+    layer = CrossMetricLayer(3, 4).double()
+    q = torch.tensor([*permutations([4.0, 2.0, 1.0])], dtype=torch.float64)
+    layer.closeness = lambda z, centers=None: [q, q**exponent]
+    layer.match_powers(torch.zeros(6, 4))
+    assert layer.powers.tolist() == pytest.approx([2, power], abs=1e-5)
+    p1, p2 = (p.tolist() for p in layer.assignments(torch.zeros(6, 4)))
+    assert p1[0] == pytest.approx([16 / 21, 4 / 21, 1 / 21])
+    at = 2.0 ** (power * exponent)
+    assert p2[0] == pytest.approx([at**2 / (at**2 + at + 1), at / (at**2 + at + 1), 1 / (at**2 + at + 1)], abs=1e-5)
+
+
+def test_no_power_is_matched_to_a_prediction_that_is_all_or_nothing():
+    layer = CrossMetricLayer(3, 4).double()
+    target = torch.tensor([*permutations([4.0, 2.0, 1.0])], dtype=torch.float64)
+    layer.closeness = lambda z, centers=None: [torch.eye(3, dtype=torch.float64).repeat(2, 1), target]
+    layer.powers[1] = 3
+    layer.match_powers(torch.zeros(6, 4))
+    assert layer.powers.tolist() == [2, 3]
 
 
 def test_rounding_is_not_stretched():

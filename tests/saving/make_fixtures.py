@@ -1,23 +1,31 @@
 """Write the saved models that every later version must read: `python tests/saving/make_fixtures.py`.
 
-A folder for each format number, made once, when that number is new: never again, or nothing old would be tested. A
-method that is younger than the format is added to it: `python tests/saving/make_fixtures.py SpectralNet`.
+A folder for each format number, made once, when that number is new: never again, or nothing old would be tested. What
+is younger than the format is added to it: `python tests/saving/make_fixtures.py SpectralNet table`.
 """
 
 import inspect
 import json
 import sys
 import warnings
+from functools import partial
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import torch
 from sklearn.datasets import load_digits, make_blobs
 
 import diffclust
 from diffclust.engine.checkpoint import CheckpointFolder
 from diffclust.methods import METHODS
-from diffclust.nn.autoencoders import ConvAutoencoder, DenseAutoencoder, RowAutoencoder
+from diffclust.nn.autoencoders import (
+    ConvAutoencoder,
+    ConvDictionary,
+    DenseAutoencoder,
+    ResidualAutoencoder,
+    RowAutoencoder,
+)
 from diffclust.saving.save import FORMAT
 
 FIXTURES = Path(__file__).parent / "fixtures"
@@ -38,18 +46,49 @@ def narrow():
         )
 
 
-def models(rows, images):
-    """Every method on rows; and what else a folder may hold: images, a stream, other networks, a given start."""
+def inputs(home):
+    """By name: what was kept beside the models, and what is made of it."""
+    kept = np.load(home / "inputs.npz")
+    rows, images = kept["rows"], kept["images"]
+    table = pd.DataFrame(rows[:, :2], columns=["income", "age"])  # numbers, words, days and blanks
+    table["plan"] = np.where(rows[:, 2] > 0, "premium", np.where(rows[:, 3] > 0, "basic", "free"))
+    table["since"] = pd.date_range("2022-01-01", periods=len(rows)).strftime("%Y-%m-%d")
+    table.loc[::7, "income"] = np.nan
+    table.loc[3::9, "plan"] = None
+    return {"rows": rows, "images": images, "far": rows.astype(np.float64) + 1e8, "table": table}
+
+
+def models(known):
+    """Every method on rows; and what else a folder may hold: images, tables, a stream, other networks, a given start.
+    A name, that of its input, and what makes it."""
+    rows, images, shape = known["rows"], known["images"], (1, *known["images"].shape[1:])
     special = {"SSCNet": {"network": "dictionary", "embedding_dim": 16}, "SpectralNet": {"width": 8}}
     for method in METHODS:
-        own = special.get(method.estimator, {})
-        yield method.estimator, getattr(diffclust, method.estimator)(3, **{**ROWS, **own}).fit(rows), rows
-    yield "images", diffclust.TELL(4, network="conv", embedding_dim=3, **TRAINING).fit(images), images
-    yield "neighbours", diffclust.TELL(3, features="neighbours", embedding_dim=3, **TRAINING).fit(rows), rows
-    yield "fallback", diffclust.KMeansNet(3, **TRAINING).fit(rows), rows
-    yield "stream", diffclust.TELL(3, **ROWS).fit(rows).partial_fit(rows[:20]), rows
+        made = getattr(diffclust, method.estimator)(3, **{**ROWS, **special.get(method.estimator, {})})
+        yield method.estimator, "rows", partial(made.fit, rows)
+    yield "images", "images", partial(diffclust.TELL(4, network="conv", embedding_dim=3, **TRAINING).fit, images)
+    neighbours = diffclust.TELL(3, features="neighbours", embedding_dim=3, **TRAINING)
+    yield "neighbours", "rows", partial(neighbours.fit, rows)
+    yield "fallback", "rows", partial(diffclust.KMeansNet(3, **TRAINING).fit, rows)
+    yield "stream", "rows", lambda: diffclust.TELL(3, **ROWS).fit(rows).partial_fit(rows[:20])
     start = np.eye(3, dtype=np.float32)
-    yield "start", diffclust.KMeansNet(3, init=start, n_init=2, **ROWS).fit(rows), rows
+    yield "start", "rows", partial(diffclust.KMeansNet(3, init=start, n_init=2, **ROWS).fit, rows)
+    yield "identity", "rows", partial(diffclust.KMeansNet(3, **{**ROWS, "network": "identity"}).fit, rows)
+    residual = ResidualAutoencoder(shape, 3, maps=(4, 8, 8))
+    yield "residual", "images", partial(diffclust.TELL(4, network=residual, embedding_dim=3, **TRAINING).fit, images)
+    codes = ConvDictionary(shape, maps=(2, 4, 8))
+    yield "conv-dictionary", "images", partial(diffclust.SSCNet(4, network=codes, **TRAINING).fit, images)
+    yield "far", "far", partial(diffclust.TELL(3, **ROWS).fit, known["far"])
+    yield "table", "table", partial(diffclust.TELL(3, **ROWS).fit, known["table"])
+    yield "regrouped", "rows", partial(regrouped, rows)
+
+
+def regrouped(rows):
+    """Clusters merged, split and named."""
+    model = diffclust.TELL(4, **ROWS).fit(rows).merge(0, 1)
+    model.split(int(np.bincount(model.labels_).argmax()), rows)
+    model.names_ = [f"group {j}" for j in range(4)]
+    return model
 
 
 def interrupted(rows, folder):
@@ -68,41 +107,41 @@ def interrupted(rows, folder):
     return diffclust.TELL(3, **settings).fit(rows).labels_.tolist()
 
 
-def add(name):
-    """A method to the fixtures of the present format."""
+def add(names):
+    """To the fixtures of the present format."""
     home = FIXTURES / f"format-{FORMAT}"
-    narrow()
-    inputs, expected = np.load(home / "inputs.npz"), json.loads((home / "expected.json").read_text())
-    for each, model, X in models(inputs["rows"], inputs["images"]):
-        if each == name:
-            keep(home, name, model, X, expected)
+    expected, known = json.loads((home / "expected.json").read_text()), inputs(home)
+    for name, given, make in models(known):
+        if name in names:
+            keep(home, name, make(), given, known[given], expected)
     (home / "expected.json").write_text(json.dumps(expected))
 
 
-def keep(home, name, model, X, expected):
+def keep(home, name, model, given, X, expected):
     model.save(home / name)
     expected[name] = {
-        "input": "images" if X.ndim == 3 else "rows",
+        "input": given,
         "labels": model.predict(X).tolist(),
         "probabilities": model.predict_proba(X).max(1).round(4).tolist(),
     }
+    if name == "table":
+        expected[name]["columns"] = model.columns_.describe()
+    if name == "regrouped":
+        expected[name]["names"] = model.names_
 
 
 def main():
     home = FIXTURES / f"format-{FORMAT}"
     if home.exists():
         sys.exit(f"{home} is there: what an older version wrote is not to be written again.")
-    torch.set_num_threads(1)
-    warnings.simplefilter("ignore")
-    narrow()
     rows = make_blobs(60, 6, centers=3, random_state=3)[0].astype(np.float32)
     digits = load_digits(n_class=4)
     images = (digits.images[:40] / 16).astype(np.float32)
     home.mkdir(parents=True)
     np.savez_compressed(home / "inputs.npz", rows=rows, images=images)
-    expected = {}
-    for name, model, X in models(rows, images):
-        keep(home, name, model, X, expected)
+    expected, known = {}, inputs(home)
+    for name, given, make in models(known):
+        keep(home, name, make(), given, known[given], expected)
     expected["checkpoint"] = {"input": "rows", "labels": interrupted(rows, home / "checkpoint")}
     model = diffclust.load(home / "TELL", device="cpu")
     model.export_onnx(home / "TELL.onnx")
@@ -112,4 +151,7 @@ def main():
 
 
 if __name__ == "__main__":
-    add(sys.argv[1]) if len(sys.argv) > 1 else main()
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
+    narrow()
+    add(sys.argv[1:]) if len(sys.argv) > 1 else main()

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from make_fixtures import NARROW, ROWS, narrow
+from make_fixtures import NARROW, ROWS, inputs, narrow
 
 import diffclust
 from conftest import ESTIMATORS
 from diffclust.engine import checkpoint
+from diffclust.nn.autoencoders import NETWORKS
 from diffclust.saving import formats
 from diffclust.saving.folder import SETTINGS, SUMS, TENSORS, sums_of
 from diffclust.saving.formats import FORMAT, MIGRATIONS, migrated
@@ -26,13 +27,15 @@ pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceW
 def of(home, name):
     """The samples, and what is expected of them."""
     expected = EXPECTED[home][name]
-    return np.load(home / "inputs.npz")[expected["input"]], expected
+    return inputs(home)[expected["input"]], expected
 
 
 def test_every_format_and_every_method_has_its_fixtures():
     assert [home.name for home in HOMES] == [f"format-{i + 1}" for i in range(FORMAT)]
     assert set(ESTIMATORS) <= EXPECTED[HOMES[-1]].keys()  # a method may be younger than a format
-    assert sum(path.stat().st_size for path in FIXTURES.rglob("*") if path.is_file()) < 1_000_000
+    kinds = {json.loads(path.read_text())["network"]["kind"] for path in HOMES[-1].glob(f"*/{SETTINGS}")}
+    assert kinds == NETWORKS.keys() - {"conv-pool"}  # whose 64 maps are half a megabyte
+    assert sum(path.stat().st_size for path in FIXTURES.rglob("*") if path.is_file()) < 1_200_000
 
 
 @pytest.mark.parametrize(("home", "name"), MODELS, ids=lambda value: getattr(value, "name", value))
@@ -41,6 +44,10 @@ def test_a_saved_model_answers_as_it_did(home, name, tmp_path):
     model = diffclust.load(home / name, device="cpu")
     assert model.predict(X).tolist() == expected["labels"]
     assert np.allclose(model.predict_proba(X).max(1), expected["probabilities"], atol=1e-3)
+    if "columns" in expected:
+        assert model.columns_.describe() == expected["columns"]
+    if "names" in expected:
+        assert model.names_ == expected["names"]
     model.save(tmp_path / "m")  # and may be saved again, as today's
     assert json.loads((tmp_path / "m" / SETTINGS).read_bytes())["format"] == FORMAT
     assert diffclust.load(tmp_path / "m", device="cpu").predict(X).tolist() == expected["labels"]

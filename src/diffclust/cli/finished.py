@@ -11,6 +11,8 @@ from typing import Any
 from .errors import UNSOUND
 from .tables import print_number, print_table, print_unlabelled
 
+CLUSTERS = ["cluster", "name", "rows", "set apart by"]
+
 
 @dataclass(frozen=True)
 class FinishedFit:
@@ -68,20 +70,22 @@ class FinishedFit:
         print_table(["", f"{type(estimator).__name__} on {self.data}"], rows)
         print_number(found.get("number"))
         if self.clusters:
-            named = zip(estimator.names_, self.clusters, strict=True)
-            lines = [[str(j), name, *line] for j, (name, line) in enumerate(named)]
-            print_table(["cluster", "name", "rows", "set apart by"], lines)
+            print_table(CLUSTERS, self.named_clusters())
         print_unlabelled(self.y)
         out = self.out
         print(f"Saved to {out}: the cluster of every row is in labels.csv there.")
         print(f"Next: 'diffclust report {out}' writes a page about it, 'diffclust explain {out} --row 0' says why a")
         print(f"row is in its cluster, 'diffclust predict {out} NEW --out labels.csv' labels the rows of another file.")
 
+    def named_clusters(self) -> list[list[str]]:
+        named = zip(self.estimator.names_, self.clusters, strict=True)
+        return [[str(j), name, *line] for j, (name, line) in enumerate(named)]
+
     def clusters_csv(self) -> bytes:
         text = io.StringIO(newline="")
         writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(["cluster", "rows", "set apart by"])
-        writer.writerows([j, *line] for j, line in enumerate(self.clusters))
+        writer.writerow(CLUSTERS)
+        writer.writerows(self.named_clusters())
         return text.getvalue().encode("utf-8", "surrogateescape")
 
     def warn(self) -> None:

@@ -39,7 +39,7 @@
       if (D.flows) cells.push(el("td", {}, name(1, p.after, p.after === null ? "" : after(p.after), "none: it is gone")));
       cells.push(el("td", { class: "wide" }, shares(p)));
       cells.push(el("td", { class: "number" }, `${change > 0 ? "+" : change < 0 ? "−" : ""}${Math.abs(change).toFixed(1)}`, p.drifted ? el("b", { class: "drift", title: "more than three standard errors" }, " beyond chance") : null));
-      if (dates) cells.push(el("td", { class: "number" }, p.distance === null ? "–" : `× ${format(p.distance)}`), el("td", { class: "number" }, p.far === null ? "–" : percent(p.far)), el("td", {}, p.said.join("; ") || "–"));
+      if (dates) cells.push(el("td", { class: "number" }, p.distance === null ? "–" : `× ${format(p.distance)}`), el("td", { class: "number" }, p.far === null ? "–" : percent(p.far)), el("td", { class: "wide" }, p.said.join("; ") || "–"));
       else cells.push(el("td", { class: "number" }, count(p.shared)));
       return el("tr", { "data-before": p.before, "data-after": p.after }, ...cells);
     });

@@ -50,10 +50,23 @@ def samples_of(found: "Comparison", rows: list[int]) -> np.ndarray:
 
 
 def captions_of(found: "Comparison", captions: Sequence[str] | None, rows: list[int], samples: np.ndarray) -> list[str]:
-    """What the rows are called: their texts, else the first of their values; nothing for images."""
-    if captions is not None:
-        texts = [str(captions[row]) for row in rows]
-        return [text if len(text) <= CAPTION else text[: CAPTION - 1] + "…" for text in texts]
+    """What the rows are called: their texts, else the first of their values, behind a name; nothing for images."""
+    values = values_of(found, samples)
+    if captions is None:
+        return values
+    texts = [str(captions[row]) for row in rows]
+    reading = getattr(found.subject.estimator, "columns_", None)
+    if reading is not None and all(column.kind != "text" for column in reading.used):
+        texts = [f"{text}: {each}" for text, each in zip(texts, values, strict=True)]
+    return [text if len(text) <= CAPTION else text[: CAPTION - 1] + "…" for text in texts]
+
+
+def values_of(found: "Comparison", samples: np.ndarray) -> list[str]:
+    """The first columns of each row, as the table would write them."""
+    reading = getattr(found.subject.estimator, "columns_", None)
+    if reading is not None:
+        columns = [(at, column.name) for at, column in enumerate(reading.used[:VALUES])]
+        return [", ".join(f"{name} {reading.cell(sample, at)}" for at, name in columns) for sample in samples]
     names = (found.subject.feature_names or [])[:VALUES]
     return [", ".join(f"{name} {x:.4g}" for name, x in zip(names, sample, strict=False)) for sample in samples]
 
