@@ -25,6 +25,7 @@ E = TypeVar("E", bound="PrototypeClusterer")
 
 LOOKED_AT, VALUES = 10_000, 2**26  # rows at most that the number is told from, and the values they have together
 FEWEST = 20  # rows at least: fewer say nothing
+OF_VIEWS = 6  # of views of the same things, each network leaves out one in so many
 FEW, MANY = 10, 50  # max_clusters="auto": at least, where there are as many rows, and at most
 
 
@@ -46,7 +47,9 @@ def most_clusters(estimator: "PrototypeClusterer", n: int) -> int:
 
 
 def _look(estimator: "PrototypeClusterer", given: Given) -> Choice:
-    """Two networks as the method has them before it begins, each trained on a half of the rows: see `nn.number`."""
+    """Two networks as the method has them before it begins, each trained on a half of the rows: see `nn.number`. Half
+    of the views of a thing may be too far apart to follow it through: of images that are views each learns from most,
+    and those that only one has learnt from are asked."""
     device = choose_device(estimator.device)
     data = Data(given.rows, device)
     n = len(data)
@@ -60,24 +63,28 @@ def _look(estimator: "PrototypeClusterer", given: Given) -> Choice:
         undivided = snapshot(estimator)
         undivided.n_clusters = 1
         neighbours = undivided._by_neighbours(given.rows)
-        epochs = _half_the_work(estimator, given, len(halves[0]), neighbours)
+        parts = halves
+        if neighbours and len(data.row_shape) == 3 and networks.are_views(given.rows):
+            order, left_out = torch.cat(halves), len(x) // OF_VIEWS
+            parts = (order[left_out:], order[:-left_out])
+        epochs = _half_the_work(estimator, given, len(parts[0]), neighbours)
         restarts = [
             build_restarts(
-                _lens(estimator, seed, epochs, neighbours), replace(given, rows=TensorRows(x[half])), quiet=i > 0
+                _lens(estimator, seed, epochs, neighbours), replace(given, rows=TensorRows(x[part])), quiet=i > 0
             )[0]
-            for i, (seed, half) in enumerate(zip(seeds, halves, strict=True))
+            for i, (seed, part) in enumerate(zip(seeds, parts, strict=True))
         ]
         train(restarts)
         views = []
-        for restart, half in zip(restarts, halves, strict=True):
+        for restart, part in zip(restarts, parts, strict=True):
             if restart.result is None:
                 raise KeyboardInterrupt
             model = restart.result.model
             z = Data(TensorRows(x), device).map(model.embed)
             if model.network_learns and restart.data.graph is None:
                 with seeded(restart.seed, device):
-                    z = laid_out_by(z, half)
-            views.append(View(z, half))
+                    z = laid_out_by(z, part)
+            views.append(View(z, part))
         plain = Data(TensorRows(x.flatten(1)), device)
         plain.scale = given.scale
         with seeded(seeds[1], device):
