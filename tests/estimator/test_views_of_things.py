@@ -118,8 +118,8 @@ def test_a_stream_goes_on(views):
     assert model.predict(images).shape == (120,)
 
 
-def test_both_halves_are_seen_as_the_whole_is(views, monkeypatch):
-    """Half of the views are fewer than a view is known by."""
+def test_both_parts_are_seen_as_the_whole_is(views, monkeypatch):
+    """Of views each network leaves out other ones, a sixth; of rows, one half each."""
     built = []
     keep = number.build_restarts
     monkeypatch.setattr(
@@ -127,3 +127,10 @@ def test_both_halves_are_seen_as_the_whole_is(views, monkeypatch):
     )
     TELL("auto", max_clusters=8, **SHORT).fit(views[0])
     assert [restarts[0].data.graph is not None for restarts in built] == [True, True]
+    first, second = ({x.numpy().tobytes() for x in each.data.map(lambda rows: rows)} for [each] in built)
+    images = {x.tobytes() for x in (views[0] / np.float32(255))}
+    assert len(first) == len(second) == len(images) * 5 // 6
+    assert first | second == images
+    del built[:]
+    TELL("auto", max_clusters=8, **SHORT).fit(views[0].reshape(120, -1))
+    assert [len(each.data) for [each] in built] == [60, 60]

@@ -122,6 +122,20 @@ def test_what_only_one_of_them_sees_does_not_count() -> None:
     assert choose_number(twice(clumps[0]), 8).n_clusters == 3
 
 
+def test_rows_that_both_have_learnt_from_are_not_asked() -> None:
+    """Clumps of these alone, in the same places for both: an accident that each has learnt by heart."""
+    torch.manual_seed(0)
+    z = torch.randn(600, 4)
+    shared = torch.arange(400)
+    clumped = z.clone()
+    clumped[shared] += 12 * torch.eye(4)[torch.randint(3, (400,))]
+    first, second = torch.cat([shared, torch.arange(400, 500)]), torch.cat([shared, torch.arange(500, 600)])
+    assert choose_number((View(clumped, first), View(clumped, second)), 8).n_clusters == 1
+    assert choose_number(twice(clumped), 8).n_clusters > 1
+    assert choose_number((View(clumped, first), View(clumped, torch.arange(600))), 8).n_clusters == 1
+    assert choose_number((View(z, torch.arange(600)),) * 2, 8).candidates == []  # nobody is left to ask
+
+
 def test_no_more_are_looked_for_than_were_asked_for() -> None:
     torch.manual_seed(0)
     z = 9 * torch.eye(6).repeat_interleave(40, 0) + torch.randn(240, 6)

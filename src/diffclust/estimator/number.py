@@ -28,6 +28,7 @@ E = TypeVar("E", bound="PrototypeClusterer")
 
 LOOKED_AT, VALUES = 10_000, 2**26  # rows at most that the number is told from, and the values they have together
 FEWEST = 20  # rows at least: fewer say nothing
+OF_VIEWS = 6  # of views of the same things, each network leaves out one in so many
 FEW, MANY = 10, 50  # max_clusters="auto": at least, where there are as many rows, and at most
 
 
@@ -76,28 +77,34 @@ def _look(estimator: "PrototypeClusterer", given: Given) -> Choice:
 def _views(
     estimator: "PrototypeClusterer", given: Given, x: Tensor, halves: Sequence[Tensor], seeds: Sequence[int]
 ) -> list[View]:
-    """All of the rows x, as embedded by networks that were each trained on a half of them."""
+    """All of the rows x, as embedded by networks that were each trained on a half of them. Half of the views of a thing
+    may be too far apart to follow it through: of images that are views each network learns from most, and those that
+    only one has learnt from are asked."""
     device = choose_device(estimator.device)
     undivided = snapshot(estimator)
     undivided.n_clusters = 1
     neighbours = undivided._by_neighbours(given.rows)
-    epochs = _half_the_work(estimator, given, len(halves[0]), neighbours)
+    parts = halves
+    if neighbours and x.ndim == 4 and networks.are_views(given.rows):
+        order, left_out = torch.cat(tuple(halves)), len(x) // OF_VIEWS
+        parts = (order[left_out:], order[:-left_out])
+    epochs = _half_the_work(estimator, given, len(parts[0]), neighbours)
     restarts: list[Restart] = []
-    for seed, half in zip(seeds, halves, strict=True):
+    for seed, part in zip(seeds, parts, strict=True):
         half_fit = _without_clustering(estimator, seed, epochs, neighbours)
-        (restart,) = build_restarts(half_fit, replace(given, rows=TensorRows(x[half])), quiet=len(restarts) > 0)
+        (restart,) = build_restarts(half_fit, replace(given, rows=TensorRows(x[part])), quiet=len(restarts) > 0)
         restarts.append(restart)
     train(restarts)
     views = []
-    for restart, half in zip(restarts, halves, strict=True):
+    for restart, part in zip(restarts, parts, strict=True):
         if restart.result is None:
             raise KeyboardInterrupt
         model = restart.result.model
         z = Data(TensorRows(x), device).map(model.embed)
         if model.network_learns and restart.data.graph is None:
             with seeded(restart.seed, device):
-                z = laid_out_by(z, half)
-        views.append(View(z, half))
+                z = laid_out_by(z, part)
+        views.append(View(z, part))
     return views
 
 

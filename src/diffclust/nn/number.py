@@ -1,4 +1,4 @@
-"""How many clusters there are: as many as two encoders see that have no row in common.
+"""How many clusters there are: as many as two encoders see on rows that they have not both learnt from.
 
 One encoder on all rows cannot tell. It spreads neighbours into clumps, and its clumps look like clusters. Two encoders,
 each trained on its own half of the rows, have clumps in different places: what both see is in the data. So rows are
@@ -22,6 +22,9 @@ There is one cluster where even that k has s(k) < `NOTHING`, or where for no k a
 the line from its centre to that of any other, again as the other encoder sees it, the middle is no emptier than the
 ends. The first is so for a Gaussian of some dimensions, the second for a square or a cube, which halves can agree to
 cut in four. A cluster with a valley around it is looked for at every k, since many that touch may be right, too.
+
+Where a half of the rows shows too little, both encoders may learn from more. Then all of this is measured on the rows
+that only one of them, or neither, has learnt from: on the others they agree about accidents, too.
 """
 
 from typing import NamedTuple
@@ -69,11 +72,15 @@ def choose_number(
     views: tuple[View, View], most: int, nothing: float = NOTHING, next_to_best: float = NEXT_TO_BEST
 ) -> Choice:
     """The number of clusters of the rows, from 1 to `most`, as these two see them."""
-    most = min(most, min(len(view.trained_on) for view in views))
+    both = torch.isin(views[0].trained_on, views[1].trained_on)
+    asked = torch.ones(len(views[0].z), dtype=torch.bool, device=both.device)
+    asked[views[0].trained_on[both]] = False
+    fair = asked.nonzero()[:, 0]
+    most = min(most, len(fair), *(len(view.trained_on) for view in views))
     candidates = list(range(2, most + 1))
     if not candidates:
         return UNDECIDED
-    measured = torch.randperm(len(views[0].z), device=views[0].z.device)[:MEASURED]
+    measured = fair[torch.randperm(len(fair), device=fair.device)[:MEASURED]]
     seen = [view.z[measured] for view in views]
     apart = [torch.cdist(z, z) for z in seen]
     found = [_clusters(view, candidates) for view in views]
