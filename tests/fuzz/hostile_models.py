@@ -19,7 +19,7 @@ from diffclust.saving.folder import SETTINGS, SUMS, TENSORS, sums_of
 SAVING = Path(__file__).parents[1] / "saving"
 FIXTURES = SAVING / "fixtures"
 sys.path.insert(0, str(SAVING))
-from make_fixtures import NARROW, ROWS, narrow  # noqa: E402
+from make_fixtures import NARROW, ROWS, inputs, narrow  # noqa: E402
 
 
 class Models:
@@ -28,11 +28,11 @@ class Models:
     def __init__(self):
         self.whole = []
         for home in sorted(FIXTURES.glob("format-*")):
-            inputs = np.load(home / "inputs.npz")
+            known = inputs(home)
             for name, expected in json.loads((home / "expected.json").read_text()).items():
                 if name != "checkpoint":
                     blobs = {each: (home / name / each).read_bytes() for each in (SETTINGS, TENSORS)}
-                    self.whole.append((blobs, inputs[expected["input"]][:8]))
+                    self.whole.append((blobs, known[expected["input"]][:8]))
 
     def make(self, rng, folder):
         blobs, X = rng.choice(self.whole)
