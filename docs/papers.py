@@ -75,8 +75,8 @@ PAPERS = (
         {
             "cross-metric": "at a rate of our own, in fewer epochs; not for want of them: the accuracy of the dense "
             "network is within two points of its last after a twentieth of the epochs, on all of MNIST with an NMI "
-            "already above the paper's; at the paper's rate, a tenth as long, HOMO and HIT have 74.5 on MNIST-test, and HOE "
-            "and HOT end near 24",
+            "already above the paper's; at the paper's rate, a tenth as long, HOMO and HIT have 74.5 on MNIST-test, "
+            "and HOE and HOT end near 24",
         },
     ),
     Paper(

@@ -176,8 +176,8 @@ NOTES = (
     "its loss need not stay finite, and has a minimum without codes. Mended and ours: settings of our own, chosen with "
     "scores on USPS in view. Of CIFAR-10 20,000 images, where the paper has all 60,000; views: two crops of an image, "
     "mirrored and in another light, have like codes. The paper has no COIL-20. SpectralNet "
-    "with its authors' settings, but for the first step of its rate, which would saturate a tanh 1,024 wide; they learn "
-    "distances from pairs of near codes, which is not done here."
+    "with its authors' settings, but for the first step of its rate, which would saturate a tanh 1,024 wide; they "
+    "learn distances from pairs of near codes, which is not done here."
 )
 
 TABLES = (
