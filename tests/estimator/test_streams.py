@@ -350,6 +350,20 @@ def test_the_network_learns_where_wished(online, digits):
     assert (model.predict(images[50:]) == model.labels_).all()
 
 
+@pytest.mark.parametrize("epochs", [3, 4])
+def test_the_encoder_learns_whoever_had_the_last_turn(online, blobs, epochs):
+    """A method in which network and centres take turns may have ended with either."""
+    model = online(3, epochs=epochs, features="reconstruction").fit(blobs[0][:60])
+    if not learns_network_online(model):
+        pytest.skip("its network does not learn online")
+    before = [weight.detach().clone() for weight in model.model_.autoencoder.encoder.parameters()]
+    centers = model.model_.clusters.weight.detach().clone()
+    model.partial_fit(blobs[0][60:90], learn_network=True)
+    after = list(model.model_.autoencoder.encoder.parameters())
+    assert not any(torch.equal(one, other) for one, other in zip(before, after, strict=True)), "see hold_centers"
+    assert model.model_.clusters.weight.shape == centers.shape
+
+
 def test_a_network_that_cannot_learn_from_a_batch(blobs, digits):
     with pytest.raises(ValueError, match="nothing to learn"):
         TELL(3, network="identity", epochs=1, device="cpu").fit(blobs[0]).partial_fit(blobs[0], learn_network=True)

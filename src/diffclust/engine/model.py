@@ -231,7 +231,9 @@ class ClusterModel(Trainable):
             self.guard.state = {}
 
     def hold_centers(self) -> None:
-        """From here on `loss` is that of a step in which the network learns and the centres rest."""
+        """From here on `loss` is that of a step in which the network learns and the centres rest. A method that takes
+        turns by a flag of its own sets it here."""
+        self.resting = ("clusters",)
 
     @abstractmethod
     def clustering_loss(self, z: Tensor) -> Tensor:
