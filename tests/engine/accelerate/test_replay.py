@@ -18,7 +18,10 @@ from diffclust.engine.rows import TensorRows
 from diffclust.engine.runtime import Randomness
 
 CPU = torch.device("cpu")
-CURE = "These change between steps of one graph_key: put them into graph_key, or make them buffers and fill those."
+CURE = (
+    "These change between steps of one graph_key: put them into graph_key, or make them buffers and fill those. "
+    "To let a part rest, name it in `resting`, which is part of the key; never switch requires_grad."
+)
 OF_PYTHON = ("__dict__", "__class__")
 OF_MODULES = ("_parameters", "_buffers", "_modules")  # what is in them is watched by its own name
 
@@ -72,7 +75,9 @@ class Reads:
         if isinstance(value, dict):
             return type(value), tuple((k, self.fingerprint(v)) for k, v in value.items())
         self.kept.append(value)
-        return (value.data_ptr(), value.shape) if isinstance(value, torch.Tensor) else id(value)
+        if isinstance(value, torch.Tensor):
+            return value.data_ptr(), value.shape, value.requires_grad
+        return id(value)
 
     def step(self, phase, step):
         modules = dict(phase.model.named_modules())
@@ -174,6 +179,13 @@ class InAList(Flag):
         return {"loss": (1 + self.turns[0]) * super().loss(batch)["loss"]}
 
 
+class SwitchedOff(Toy):
+    """Lets its layer rest by `requires_grad`, which a recorded step has settled for good."""
+
+    def before_epoch(self, epoch, data):
+        self.layer.bias.requires_grad_(epoch % 2 == 0)
+
+
 class Counting(Toy):
     def after_step(self, batch):
         self.turn += 1
@@ -225,6 +237,7 @@ class Decaying(Flag):
     [
         (Flag, {"turn"}),
         (InAList, {"turns"}),
+        (SwitchedOff, {"layer.bias"}),
         (Counting, {"turn"}),
         (OfALayer, {"layer.sharpness"}),
         (Replaced, {"target"}),

@@ -1,10 +1,12 @@
 """Runs that are stacked learn what each learns alone, up to rounding."""
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import fields
 
 import numpy as np
 import pytest
 import torch
+from sklearn.exceptions import ConvergenceWarning
 
 from conftest import OWN_STOP, train
 from diffclust import DCN, DEC, IDEC, TELL, AEKMeans, CrossMetric, DeepKMeans
@@ -15,6 +17,8 @@ from diffclust.engine.data import Data
 from diffclust.engine.phase import Phase
 from diffclust.engine.rows import TensorRows
 from diffclust.engine.runtime import seeded
+from diffclust.estimator.base import PrototypeClusterer
+from diffclust.estimator.knobs import rules_of
 from diffclust.methods.dcn import DCNModel
 
 CPU = torch.device("cpu")
@@ -84,6 +88,31 @@ def test_each_learns_what_it_learns_alone(case, data, taken):
     same(learn(build(), stack=True), alone)
     assert taken == [len(settings)] * 6  # two epochs of three steps
     assert not all(a["clusters.weight"].allclose(alone[0][1]["clusters.weight"]) for _, a in alone[1:])
+
+
+def settings_in_numbers(method):
+    """Every setting of the method's own that is a number, with another value for it."""
+    shared = {field.name for field in fields(PrototypeClusterer)}
+    for rule in rules_of(method):
+        value = getattr(method(), rule.name)
+        if rule.name in shared or isinstance(value, bool) or not isinstance(value, (int, float)):
+            continue
+        yield from [
+            {rule.name: other} for other in (3 * value, value / 3, 0.3, 3) if rule.allows(other) and other != value
+        ][:1]
+
+
+@pytest.mark.filterwarnings("ignore", category=ConvergenceWarning)
+def test_the_key_covers_every_number_that_the_loss_reads(method, data, taken):
+    """A number that is neither a tensor nor part of `stack_key` would be the first run's for all of them."""
+    if stack_key_of(phase_of(method, {}, 0, data)) is None:
+        pytest.skip("its runs are not stacked")
+    for other in settings_in_numbers(method):
+        build = lambda: [phase_of(method, settings, 0, data, epochs=1) for settings in ({}, other)]  # noqa: B023, E731
+        keys = {stack_key_of(phase) for phase in build()}
+        if len(keys) == 1 and None not in keys:
+            same(learn(build(), stack=True), learn(build(), stack=False))
+            assert taken, f"{other}: not stacked, though its key says that it can be"
 
 
 def test_pretraining_too(data, taken):
