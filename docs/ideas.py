@@ -193,7 +193,7 @@ IDEAS = {
         lambda: clouds(pull=False, soft=True),
         "A softmax over distances that hardens while the network learns: at its end it is k-means.",
         ("to learn network and centres together, by gradients alone", "without pretraining: `annealing=True`"),
-        ("it depends on its weight `lam`", "nothing in the loss fixes the scale of the embedding: see `l2`"),
+        ("it depends on `weight`, its λ", "nothing in the loss fixes the scale of the embedding: see `l2`"),
     ),
     "aekmeans": Idea(
         network(),
@@ -207,7 +207,7 @@ IDEAS = {
         lambda: clouds(pull=True),
         "By turns: rows are pulled to their centre, then each centre becomes the running mean of its rows.",
         ("when k-means on the embedding is nearly right and clusters should be tighter",),
-        ("too large a `lam` pulls all rows together", "a centre that has seen many rows hardly moves any more"),
+        ("too large a `weight` pulls all rows together", "a centre that has seen many rows hardly moves any more"),
     ),
     "dec": Idea(
         network(decodes=False),
@@ -224,7 +224,7 @@ IDEAS = {
         lambda: sharpening(keeps=True),
         "DEC that keeps its decoder, so that the embedding still says what a row was.",
         ("in place of DEC wherever centres should decode to something",),
-        ("the target evens out sizes, as DEC's does", "`gamma` weighs the two losses against each other"),
+        ("the target evens out sizes, as DEC's does", "`weight` weighs the two losses against each other"),
     ),
     "vade": Idea(
         network(layer="mixture"),
