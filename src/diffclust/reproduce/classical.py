@@ -17,6 +17,7 @@ NAMES = {
     "SLRR": "slrr",
     "SMR": "smr",
     "SSC": "ssc",
+    "SEC": "sec",
     "LSC-R": "lsc-r",
     "LSC-K": "lsc-k",
     "NMF": "nmf-lp",
