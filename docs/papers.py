@@ -14,11 +14,12 @@ from diffclust.reproduce.spec import PaperTable, Row
 from diffclust.reproduce.tables import TABLES
 
 NEAR = 2.0  # points of accuracy below the published figure that still count as reaching it
-HOLDS, OTHERWISE, NOT, OPEN = "holds", "holds with another rule", "does not hold", "not run"
+HOLDS, OTHERWISE, NOT, PART, OPEN = "holds", "holds with another rule", "does not hold", "run in part", "not run"
 COUNTED = {
     HOLDS: "hold",
     OTHERWISE: "hold with another rule or reading than the paper's",
     NOT: "do not hold",
+    PART: "have been run in part only, without reaching the figure",
     OPEN: "have not been run",
 }
 
@@ -123,6 +124,7 @@ class Reading:
     accuracies: list[float]
     kept: dict[str, float]
     by_labels: bool = False
+    part: str = ""  # what it has of the paper's samples or epochs, where that is too little for a verdict
 
     @property
     def said(self) -> str:
@@ -196,7 +198,7 @@ def whole_line(paper: Paper, name: str, line: Line, rows: list[Row], records: Re
 def reading(row: Row, records: Records) -> Reading:
     outcomes = records.of(row.spec) if row.spec else []
     rules = {rule: outcome.figures["acc"] for rule, outcome in kept(row, outcomes).items()}
-    return Reading(row.label, [outcome.figures["acc"] for outcome in outcomes], rules, row.by_labels)
+    return Reading(row.label, [outcome.figures["acc"] for outcome in outcomes], rules, row.by_labels, row.part)
 
 
 def judged(figure: float, readings: list[Reading]) -> tuple[str, str]:
@@ -212,4 +214,4 @@ def judged(figure: float, readings: list[Reading]) -> tuple[str, str]:
     for each in readings:
         if each.kept.get("balance", 0.0) >= least:
             return OTHERWISE, f"the most even run has {each.kept['balance']:.1f}"
-    return NOT, ""
+    return (PART, first.part) if all(each.part for each in readings) else (NOT, "")
