@@ -73,7 +73,7 @@ def after_the_rule(rows: list[dict[str, str]]) -> list[dict[str, str]]:
 
 
 def results_page() -> str:
-    head = (HERE / "results.head.md").read_text()
+    head = papers.filled((HERE / "results.head.md").read_text(), Records(HERE.parent / "benchmarks/results"))
     rows = list(csv.DictReader((HERE.parent / "benchmarks/results/defaults.csv").open()))
     groups = defaultdict(list)
     for row in rows:

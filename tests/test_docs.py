@@ -208,6 +208,10 @@ def test_verdicts(page_writers):
     assert papers.judged(90.0, [even]) == (papers.OTHERWISE, "the most even run has 89.0")
     assert "labels" in papers.judged(90.0, [far, chosen])[1]
     assert papers.judged(90.0, [far])[0] == papers.NOT
+    short = papers.Reading("short", [60.0], {}, part="300 of 3,000 epochs")
+    assert papers.judged(90.0, [short]) == (papers.PART, "300 of 3,000 epochs")
+    assert papers.judged(90.0, [far, short])[0] == papers.NOT
+    assert papers.judged(60.0, [short])[0] == papers.HOLDS
 
 
 def test_the_pages_have_the_recorded_figures(page_writers):

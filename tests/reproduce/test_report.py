@@ -8,7 +8,6 @@ from scipy.stats import t
 from diffclust.reproduce.report import as_good, kept, printed
 from diffclust.reproduce.spec import Row, Spec
 from diffclust.reproduce.tables import TABLES, find
-from diffclust.reproduce.tell import NO_IIC
 
 from .conftest import outcome, spec, table
 
@@ -23,16 +22,13 @@ def test_paper_mean_and_kept_run_stand_beside_one_another(records):
     marks = [f"{mean}.00 ± 10.00 †" for mean in (80, 70, 60)]
     assert lines[1] == ["mnist", "TELL, CNN", "mean of 3 (of 5)", *marks, "90.0 80.0 70.0"]
     assert lines[2] == ["mnist", "", "kept by loss", "80.00", "70.00", "60.00", ""]
-    assert lines[4] == ["cifar10", "TELL, CNN", "not run yet", "", "", "", ""]
+    assert lines[4] == ["cifar10", "TELL, CNN, 20,000 images, 500 epochs", "not run yet", "", "", "", ""]
 
 
 def test_published_lines_that_are_not_run_again_are_marked(records):
     whole = printed(find("tell/table1"), records).lines
     assert ["mnist", "VaDE", "paper, not run again", "92.36", "86.58", "85.09", ""] in whole
-    five = printed(find("tell/table5"), records).lines
-    assert ["mnist, online", "k-means", NO_IIC, "", "", "", ""] in five
-    for row in five:
-        assert len(row) == 7
+    assert {len(row) for row in whole} == {7}
 
 
 @pytest.mark.parametrize("name", TABLES)

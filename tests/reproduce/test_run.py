@@ -261,6 +261,22 @@ def test_a_stream_is_scored_as_it_arrives(runner, records, method):
     assert online.quick().arriving < online.quick().rows
 
 
+def test_a_stream_of_features(runner, records):
+    net = {"n_clusters": 10, "network": "dense", "pretrain_epochs": 1, "epochs": 0}
+    learnt = Spec("digits", "tell", changes=net, rows=300)
+    means = {"n_clusters": 10}
+    online = Spec("digits", "kmeans", changes=means, features=learnt, start=50, arriving=200)
+    pixels = Spec("digits", "kmeans", changes=means, rows=300, start=50, arriving=200)
+    runner().run(table(Row("features", online), Row("pixels", pixels)), 1)
+    X, y = run.load_samples(online)
+    Z = TELL(**net, random_state=0, device="cpu").fit(X).transform(X).astype(float)
+    rng = np.random.default_rng(0)
+    start, order = 200 + rng.choice(100, 50, replace=False), rng.permutation(200)
+    labels = MiniBatchKMeans(10, n_init=10, random_state=0).fit(Z[start]).partial_fit(Z[order]).predict(Z[order])
+    assert records.of(online)[0].figures["acc"] == pytest.approx(100 * metrics.accuracy(y[order], labels))
+    assert records.of(online)[0].figures["acc"] != records.of(pixels)[0].figures["acc"]
+
+
 def test_labels_can_be_read_off_another_run(runner, records, count_fits):
     """One network for all, one fit for both assignments of a variant: P₂ as of a fit that was asked for it."""
     mine = {"n_clusters": 10, "network": "dense", "matched": False}

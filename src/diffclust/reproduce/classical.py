@@ -17,6 +17,7 @@ NAMES = {
     "SLRR": "slrr",
     "SMR": "smr",
     "SSC": "ssc",
+    "SEC": "sec",
     "LSC-R": "lsc-r",
     "LSC-K": "lsc-k",
     "NMF": "nmf-lp",
@@ -47,6 +48,7 @@ def classical_rows(
     *,
     features: Spec | None = None,
     signed: bool = False,
+    said: str = "",
     k: int = 10,
     seeds: int = 3,
 ) -> list[Row]:
@@ -54,13 +56,14 @@ def classical_rows(
 
     Args:
         signed: the features have negative values, which a non-negative factorisation cannot take.
+        said: ends every label.
     """
     rows = []
     for name in printed:
         method = NAMES[name]
         line = (published[0], name, published[1])
         why = SIGNED if signed and method == "nmf-lp" else reason(method, n)
-        label = f"{name}, {'features' if features else 'pixels'}"
+        label = f"{name}, {'features' if features else 'pixels'}{said}"
         if why:
             rows.append(Row(label, published=line, reason=why))
         else:

@@ -145,7 +145,8 @@ class Runner:
         if kind.features is not None:
             samples = self._embeddings([PlannedRun(kind.features, job.seed) for job in jobs], X, y)
         if kind.arriving:
-            yield from ((job, self._streamed(job.spec, own, y, job.seed)) for job, own in zip(jobs, samples, strict=True))
+            for job, own in zip(jobs, samples, strict=True):
+                yield job, self._streamed(job.spec, own, y, job.seed)
         elif not kind.is_ours:
             for job, own in zip(jobs, samples, strict=True):
                 began = time.monotonic()

@@ -149,6 +149,7 @@ class Row:
         seeds: at most so many runs; 0 for as many as the other rows have.
         weights: the values of `weight` (λ) that a search by validation labels chooses from: see `search.py`.
         by_labels: labels chose its settings, so it is not ranked among the others.
+        part: what it has of the paper's samples or epochs, where that is too little for a verdict against the paper.
     """
 
     label: str
@@ -161,6 +162,7 @@ class Row:
     seeds: int = 0
     weights: tuple[float, ...] = ()
     by_labels: bool = False
+    part: str = ""
 
     def wanted(self, seeds: int) -> int:
         """How many runs, where the table has so many."""
