@@ -272,7 +272,7 @@ def test_every_method_has_its_idea_and_advice(page_writers):
     for method in (*METHODS, *TRANSDUCTIVE):
         drawn = re.search(r"<figure.*</figure>", ideas.picture(method.name), re.DOTALL)[0]
         assert ET.fromstring(drawn).find("svg") is not None
-        assert "## When to take it\n\n- " in ideas.advice(method.name)
+        assert "## When to use it\n\n- " in ideas.advice(method.name)
     assert ideas.numbers("ssc", "SSC") == ""
 
 
