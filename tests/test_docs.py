@@ -218,7 +218,7 @@ def test_the_pages_have_the_recorded_figures(page_writers):
     choose = page_writers["choose"].page((DOCS / "choose.head.md").read_text(), results)
     assert "| breast cancer, 569 x 30 | 90.7 (5)" in choose
     letter = page_writers["letter"].page((DOCS / "letter.head.md").read_text(), results)
-    assert "| to the letter | 20.0 ± 3.3 |" in letter
+    assert "| literal | 20.0 ± 3.3 |" in letter
     assert letter.count("|---") > 20
     for text in (papers, choose, letter):
         assert "{{" not in text
