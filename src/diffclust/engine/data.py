@@ -168,7 +168,7 @@ class Data:
             row = int(index[int(bad[0])])
             if self.rows.is_embedding:
                 raise ValueError(
-                    f"Training diverged: the network's embedding is not finite, first of row {row}. A smaller lr, or "
+                    f"Training diverged: the network's embedding is not finite, first in row {row}. A smaller lr, or "
                     "rows in other units, may help."
                 )
             raise ValueError(f"Input X contains NaN, infinity or a value too large for float32, first in row {row}.")

@@ -90,7 +90,7 @@ class Processes:
                 if others.get(name) != thing:
                     raise ValueError(
                         f"The processes differ in {name}: process {self.rank} has {thing!s:.80}, process {rank} "
-                        f"{others.get(name)!s:.80}. Each needs the same, and takes its part."
+                        f"{others.get(name)!s:.80}. All need the same; each takes its part."
                     )
 
     def every(self, value: T) -> list[T]:

@@ -259,7 +259,7 @@ class ClusterModel(Trainable):
             return
         self.clusters.revive_(dead, self.sample_embedding(data, REVIVED_ON))
         for _ in range(int(dead.sum())):
-            self.note("repaired", "A centre that won no row was moved to a badly served row.")
+            self.note("repaired", "A centre without rows was moved to a row far from its own centre.")
 
     def train(self, mode: bool = True) -> Self:
         super().train(mode)
