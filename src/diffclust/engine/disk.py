@@ -1,4 +1,4 @@
-"""Files on a disk: written whole or not at all, read only where they are files, a folder for one at a time."""
+"""Files on disk: atomic writes, reads of regular files only, locks on folders."""
 
 import contextlib
 import errno
