@@ -39,7 +39,7 @@ KINDS = {
         "wine": "wine, 178 x 13",
     },
     "table with categories": {
-        "mushroom": "mushrooms, 5,644 x 98 (one column a category)",
+        "mushroom": "mushrooms, 5,644 x 98 (one column per category)",
         "penguins": "penguins, 333 x 9",
     },
     "texts (tf-idf)": {
@@ -60,7 +60,7 @@ KINDS = {
         "usps": "USPS, 9,298 of 16 x 16",
         "mnist": "MNIST, 70,000 of 28 x 28",
     },
-    "images that are views of the same things": {
+    "images: views of the same objects": {
         "coil20": "COIL-20 objects, 1,440 of 32 x 32",
         "umist-images": "UMIST faces, 575 of 32 x 32",
     },
@@ -69,7 +69,7 @@ KINDS = {
 
 def page(head: str, results: Path) -> str:
     found = {**on_rows(results), **on_images(results)}
-    short = ["| you have | take | k-means | UMAP + k-means | TELL |", "|---|---|---|---|---|"]
+    short = ["| you have | use | k-means | UMAP + k-means | TELL |", "|---|---|---|---|---|"]
     whole = []
     for kind, sets in KINDS.items():
         taken = Counter(choice(found[name]) for name in sets)
@@ -98,7 +98,7 @@ def choice(found: dict[str, Measured]) -> str:
 
 def table(sets: dict[str, str], found: dict[str, dict[str, Measured]]) -> str:
     methods = [m for m in (KMEANS, UMAP, HDBSCAN, TELL, SSCNET) if any(m in found[name] for name in sets)]
-    lines = [f"| data | {' | '.join(methods)} | take |", "|---" * (len(methods) + 2) + "|"]
+    lines = [f"| data | {' | '.join(methods)} | use |", "|---" * (len(methods) + 2) + "|"]
     for name, words in sets.items():
         best = choice(found[name])
         lines.append(f"| {words} | {' | '.join(cell(found[name].get(method)) for method in methods)} | {best} |")

@@ -30,22 +30,22 @@ SOURCES = KEPT / "sources.json"
 GROUPS = {
     "First steps": ("quickstart", "explain", "curves"),
     "Your data": ("customers", "months", "own_embedding", "some_labels", "stream"),
-    "Networks of your own": ("own_network", "eigenvectors", "subspaces"),
+    "Your own network": ("own_network", "eigenvectors", "subspaces"),
     "From the papers": ("papers_figures", "tsne", "invariance"),
     "Many machines": ("several_processes",),
 }
 ARGUMENTS = {"papers_figures": ["--data", "digits", "--rows", "1000"]}
 PICTURES = {  # in words, for those who do not see them
-    "quickstart": "Ten decoded centres, one a cluster: each looks like a digit",
+    "quickstart": "The ten decoded centres: each looks like a digit",
     "explain": "A digit, a heat map of the pixels for and against its cluster, and the contributions to its margin",
     "curves": "Accuracy and NMI over the epochs",
     "customers": "Customers by income and number of orders, coloured by cluster",
     "months": "The share of each cluster in January and in February",
     "own_embedding": "The embedding on the plane by t-SNE, coloured by cluster",
-    "some_labels": "Accuracy with no knowledge, with ten labels a class and with 200 pairs",
+    "some_labels": "Accuracy without labels, with ten labels per class and with 200 pairs",
     "stream": "How far the centre of each cluster moved",
     "own_network": "Rows on the plane by t-SNE, coloured by cluster",
-    "eigenvectors": "Two moons, and how much each column counts: the two of noise hardly",
+    "eigenvectors": "Two moons, and the learnt weight of each column: small for the two noise columns",
     "subspaces": "Five subspaces seen from the side, and the cosines of rows ordered by cluster: five blocks",
     "papers_figures": "Decoded centres over the epochs, from noise to digits",
     "tsne": "Four embeddings by t-SNE, coloured by class: AE, DCN, DKM-a, DKM-p",
@@ -81,7 +81,7 @@ def told(name: str) -> tuple[str, str]:
 
 
 def title(name: str) -> str:
-    return {"tsne": "t-SNE of the family", "papers_figures": "The papers' figures"}.get(
+    return {"tsne": "t-SNE of four methods", "papers_figures": "The papers' figures"}.get(
         name, name.replace("_", " ").capitalize()
     )
 
@@ -89,7 +89,7 @@ def title(name: str) -> str:
 def index() -> str:
     parts = [
         "# Examples",
-        "Short scripts, each for one question; all of them run in the tests. `python examples/quickstart.py` runs one.",
+        "Short scripts, one per question. Run one with `python examples/quickstart.py`; the tests run all of them.",
     ]
     for group, members in GROUPS.items():
         parts += [f"## {group}", cards(members)]
@@ -136,7 +136,7 @@ def page(name: str) -> str:
     ]
     code = f"```{{literalinclude}} ../../examples/{name}.py\n:language: python\n```"
     picture, printed = f"![{PICTURES[name]}](../_static/gallery/{name}.png)", f"../_static/gallery/{name}.txt"
-    output = f"## What it printed\n\n```{{literalinclude}} {printed}\n:language: text\n```"
+    output = f"## Output\n\n```{{literalinclude}} {printed}\n:language: text\n```"
     shown = [picture, code, output] if has_run(name) else [code]
     return "\n\n".join([f"# {title(name)}", first, *filter(None, said), *shown]) + "\n"
 

@@ -1,4 +1,4 @@
-"""What a method's page says beside its docstrings: the idea in a picture, when to take it, pitfalls, numbers."""
+"""What a method's page has beside its docstring: a picture of the idea, when to use it, pitfalls, results."""
 
 import csv
 import html
@@ -83,18 +83,18 @@ def sphere(soft: bool) -> str:
             parts.append(dot(x + r * math.cos(angle + step), y + r * math.sin(angle + step), colour))
         parts.append(line(x, y, *at, f'stroke-width="{1.2 if soft else 2}" opacity=".6"'))
         parts.append(star(*at, colour))
-    said = "soft shares of all centres" if soft else "the largest W·z is the cluster"
+    said = "soft assignment to all centres" if soft else "the largest W·z is the cluster"
     return "".join(parts) + words(x, y + r + 20, said)
 
 
 def sharpening(keeps: bool) -> str:
     """Soft shares, and the sharper target that they follow."""
-    parts = [words(355, 30, "q, as it is"), words(490, 30, "p, the target")]
+    parts = [words(355, 30, "q, soft assignment"), words(490, 30, "p, its target")]
     for left, shares in ((315, (0.55, 0.3, 0.15)), (450, (0.8, 0.15, 0.05))):
         for i, share in enumerate(shares):
             place = f'x="{left + 28 * i}" y="{145 - 105 * share:.0f}" width="22" height="{105 * share:.0f}"'
             parts.append(f'<rect {place} rx="3" fill="{COLOURS[i]}"/>')
-    said = "and rows stay as they can be decoded" if keeps else "the network follows p"
+    said = "q moves towards p; rows still decode" if keeps else "q moves towards p"
     return "".join([*parts, arrow(412, 95, 438, 95), words(415, 172, said)])
 
 
@@ -104,25 +104,25 @@ def mixture() -> str:
         for scale, opacity in ((1, 0.16), (0.62, 0.22), (0.3, 0.35)):
             shape = f'rx="{a * scale:.0f}" ry="{b * scale:.0f}" transform="rotate({turn} {x} {y})"'
             parts.append(f'<ellipse cx="{x}" cy="{y}" {shape} fill="{colour}" opacity="{opacity}"/>')
-    return "".join(parts) + words(415, 184, "each cluster: weight, mean, width")
+    return "".join(parts) + words(415, 184, "each cluster has a weight, a mean and a width")
 
 
 def table_of_pairs() -> str:
-    """P of IIC: partners agree, and clusters are of one size."""
+    """The joint table P of IIC: two versions of a row agree, and clusters are of equal size."""
     parts = [words(310, 100, "Φ(x)"), words(415, 22, "Φ(x′)")]
     for i in range(3):
         for j in range(3):
             place = f'x="{346 + 46 * i}" y="{32 + 46 * j}" width="42" height="42" rx="5"'
             parts.append(f'<rect {place} fill="{COLOURS[i]}" opacity="{0.9 if i == j else 0.12}"/>')
-    return "".join(parts) + words(415, 186, "partners agree, and no cluster is larger")
+    return "".join(parts) + words(415, 186, "two versions of a row agree; sizes are even")
 
 
 def pushes() -> str:
-    """Rows pushed where their cluster would change first."""
+    """Rows perturbed in the direction that changes their cluster first."""
     parts = [clouds(pull=False)]
     for (x, y), (dx, dy) in zip(CENTRES, ((28, 6), (-28, 10), (-8, -26)), strict=True):
         parts.append(arrow(x + dx, y + dy, x + 1.9 * dx, y + 1.9 * dy))
-    return "".join(parts) + words(415, 186, "the cluster stays when a row is pushed")
+    return "".join(parts) + words(415, 186, "a perturbed row keeps its cluster")
 
 
 def metrics() -> str:
@@ -131,7 +131,7 @@ def metrics() -> str:
     parts = [f'<circle cx="{x}" cy="{y}" r="62" fill="none" stroke="{COLOURS[0]}" stroke-width="2"/>']
     parts.append(f'<polygon points="{corners}" fill="none" stroke="{COLOURS[1]}" stroke-width="2"/>')
     parts += [star(x, y, COLOURS[2]), *(dot(x + dx, y + dy, "currentColor") for dx, dy in AROUND)]
-    return "".join(parts) + words(x, 186, "one row, two distances, one assignment")
+    return "".join(parts) + words(x, 186, "two distances, the same assignment")
 
 
 def planes() -> str:
@@ -142,7 +142,7 @@ def planes() -> str:
         parts.append(line(x - 85 * dx, y - 85 * dy, x + 85 * dx, y + 85 * dy, 'opacity=".35"'))
         for along, off in ((-70, 3), (-48, -3), (-26, 2), (24, -2), (45, 3), (66, -3)):
             parts.append(dot(x + along * dx - off * dy, y + along * dy + off * dx, colour))
-    return "".join(parts) + words(x, 186, "a row is written by few others of its own plane")
+    return "".join(parts) + words(x, 186, "few rows of its own plane reconstruct a row")
 
 
 def rings() -> str:
@@ -166,136 +166,142 @@ class Idea(NamedTuple):
     pitfalls: tuple[str, ...]
 
 
-NO_NETWORK = words(150, 80, "rows", 15) + arrow(175, 75, 250, 75) + words(212, 64, "write one another")
+NO_NETWORK = words(150, 80, "rows", 15) + arrow(175, 75, 250, 75) + words(212, 64, "reconstruct one another")
 IDEAS = {
     "tell": Idea(
         network(layer="W = 2 Ω"),
         lambda: sphere(soft=False),
-        "Rows and centres lie on a sphere; the weights of the last layer are the centres.",
-        ("first of all: images, tables, embeddings, streams", "when every assignment must be read off the model"),
+        "Rows and centres lie on a sphere, and the weights of the last layer are the centres.",
+        ("as the first choice: images, tables, embeddings, streams", "when you must explain every assignment exactly"),
         (
-            "length is lost on the sphere: rows that differ by size alone fall together (up to 16 columns keep it)",
-            "a run can end in another partition: `n_init=5`, and look at `stability_`",
+            "the sphere drops the length of a row: rows that differ only in size fall together (beyond 16 columns)",
+            "runs with different seeds can differ: use `n_init=5` and check `stability_`",
         ),
     ),
     "kmeansnet": Idea(
         network(layer="softmax"),
         lambda: sphere(soft=True),
-        "k-means as a layer: every row has a share in every centre, and gradients go through the shares.",
-        ("as a layer of your own network (`nn.ClusterLayer`)", "when shares are wanted rather than labels"),
+        "k-means as a layer: every row is softly assigned to all centres, and gradients flow through the assignment.",
+        ("as a layer of your own network (`nn.ClusterLayer`)", "when you want soft assignments rather than labels"),
         (
-            "the loss as printed has no lower bound: `decoupled=True` is for study",
-            "with a small `alpha` all shares are equal and the clusters dissolve",
+            "the loss as printed in the paper has no lower bound: use `decoupled=True` only to study it",
+            "with a small `alpha` all assignments become equal and the clusters dissolve",
         ),
     ),
     "dkm": Idea(
         network(layer="softmax"),
         lambda: clouds(pull=False, soft=True),
-        "A softmax over distances that hardens while the network learns: at its end it is k-means.",
-        ("to learn network and centres together, by gradients alone", "without pretraining: `annealing=True`"),
-        ("it depends on `weight`, its λ", "nothing in the loss fixes the scale of the embedding: see `l2`"),
+        "A softmax over distances that becomes harder during training, until it equals k-means.",
+        ("to train the network and the centres together by gradients alone", "without pretraining: `annealing=True`"),
+        ("results depend on `weight`", "nothing in the loss fixes the scale of the embedding: see `l2`"),
     ),
     "aekmeans": Idea(
         network(),
         lambda: clouds(pull=False),
-        "First the autoencoder, then k-means on what it found. The network never hears of clusters.",
-        ("as the line every joint method has to pass", "when one embedding serves several clusterings"),
-        ("the embedding is made for reconstruction: what tells clusters apart may be a small part of it",),
+        "First train the autoencoder, then run k-means on its embedding. The network is not trained for clusters.",
+        ("as the baseline that every joint method has to beat", "when one embedding serves several clusterings"),
+        ("the embedding is trained for reconstruction: what separates clusters may be a small part of it",),
     ),
     "dcn": Idea(
         network(),
         lambda: clouds(pull=True),
-        "By turns: rows are pulled to their centre, then each centre becomes the running mean of its rows.",
+        "In turn: rows are pulled to their centre, then each centre becomes the running mean of its rows.",
         ("when k-means on the embedding is nearly right and clusters should be tighter",),
         ("too large a `weight` pulls all rows together", "a centre that has seen many rows hardly moves any more"),
     ),
     "dec": Idea(
         network(decodes=False),
         lambda: sharpening(keeps=False),
-        "Soft shares follow a sharper version of themselves; the decoder is left behind.",
-        ("when a first clustering is mostly right and should be made clear",),
+        "Soft assignments are trained towards a sharper version of themselves; the decoder is dropped.",
+        ("when an initial clustering is mostly right and you want to sharpen it",),
         (
-            "wrong rows are made sure, too: the start decides",
-            "the target evens out sizes, which is wrong where clusters are uneven",
+            "wrong assignments are sharpened too, so the result depends on the initial clustering",
+            "the target evens out cluster sizes, which is wrong if clusters are uneven",
         ),
     ),
     "idec": Idea(
         network(),
         lambda: sharpening(keeps=True),
-        "DEC that keeps its decoder, so that the embedding still says what a row was.",
-        ("in place of DEC wherever centres should decode to something",),
-        ("the target evens out sizes, as DEC's does", "`weight` weighs the two losses against each other"),
+        "DEC with a decoder, so that the embedding keeps the information about the row.",
+        ("instead of DEC when you want to decode the centres",),
+        ("the target evens out cluster sizes, as in DEC", "results depend on `weight`"),
     ),
     "vade": Idea(
         network(layer="mixture"),
         mixture,
-        "A variational autoencoder whose prior is a mixture: clusters have a weight and a width of their own.",
-        ("when clusters differ in spread, or rows are to be generated", "when a likelihood is wanted"),
-        ("it depends on its start: use several seeds", "components can die; it then stops at the last sound epoch"),
+        "A variational autoencoder whose prior is a Gaussian mixture: each cluster has its own weight and width.",
+        ("when clusters differ in spread, or to generate rows", "when you need a likelihood"),
+        (
+            "it depends on its initialisation: use several seeds",
+            "components can become empty; training then stops at the last epoch before that",
+        ),
     ),
     "cross-metric": Idea(
         network(decodes=False),
         metrics,
-        "A space in which two distances give a row the same assignment.",
-        ("to study metrics, or where the Euclidean distance is doubtful",),
+        "An embedding in which two distances assign every row to the same cluster.",
+        ("to study metrics, or where the Euclidean distance may be wrong",),
         (
-            "cosine and correlation distances are small, and the target nearly flat: they are multiplied (`spread`)",
-            "figures depend much on the settings: every study is in {doc}`../invariance`",
+            "cosine and correlation distances are small, so the target is nearly flat; `spread` multiplies them",
+            "results depend strongly on the settings: {doc}`../invariance` has the measurements",
         ),
     ),
     "spectralnet": Idea(
         network(layer="orthonormal", decodes=False),
         rings,
-        "A network learns what the first eigenvectors of the graph of neighbours would be, and k-means reads them.",
-        ("for clusters of any shape that hang together: rings, arcs, threads", "when new rows must be labelled, too"),
+        "A network learns the first eigenvectors of the neighbour graph, and k-means clusters them.",
+        ("for connected clusters of any shape: rings, arcs, threads", "when new rows must be labelled, too"),
         (
-            "outliers that hang together are clusters, too",
-            "in a batch a row needs neighbours of its own cluster: many small clusters want large batches",
+            "a connected group of outliers becomes a cluster",
+            "each row needs neighbours of its own cluster in the batch: use large batches for many small clusters",
         ),
     ),
     "iic": Idea(
         network(layer="softmax", decodes=False),
         table_of_pairs,
-        "The table of what two versions of a row are classified as has as much mutual information as it can have.",
-        ("for images of objects whose random changes leave the class alone", "for clusters of about one size"),
+        "The network maximises the mutual information between the clusters of two versions of a row.",
+        ("for images whose class does not change under augmentation", "for clusters of similar size"),
         (
-            "clusters of very different sizes are made even",
-            "a batch must hold many rows of every cluster: with many clusters take larger batches",
+            "clusters of very different sizes are pushed towards equal size",
+            "a batch must hold many rows of every cluster: use larger batches for many clusters",
         ),
     ),
     "imsat": Idea(
         network(layer="softmax", decodes=False),
         pushes,
-        "Rows are pushed where their cluster would change most, and it must not; clusters are decided and even.",
-        ("for rows and images whose clusters are of about one size", "where no random change of a row is known"),
+        "A row keeps its cluster under the worst small perturbation; assignments are confident and sizes even.",
+        ("for rows and images with clusters of similar size", "when you know no augmentation that keeps the class"),
         (
-            "clusters of very different sizes are made even: lower `balance`",
-            "two passes back through the network a step: slower than the others",
+            "clusters of very different sizes are pushed towards equal size: lower `balance`",
+            "each step needs two backward passes, so it is slower than the other methods",
         ),
     ),
     "sscnet": Idea(
         network(layer="eigenvectors"),
         planes,
-        "Sparse codes by unrolled steps, eigenvectors of their graph as layers, and labels from these.",
-        ("for images or rows near planes through the origin rather than balls", "when new rows must be labelled, too"),
+        "Unrolled layers compute sparse codes, then the eigenvectors of their graph, and a classifier reads these.",
+        (
+            "for images or rows near subspaces (planes through the origin) rather than balls",
+            "when new rows must be labelled, too",
+        ),
         (
             "it takes longer than the other methods",
-            "the paper's pipeline to the letter (`SSCNet.paper`) does not train here: see {doc}`../papers`",
+            "the paper's literal pipeline (`SSCNet.paper`) does not train here: see {doc}`../papers`",
         ),
     ),
     "ssc": Idea(
         NO_NETWORK,
         planes,
-        "Each row is written by few others, and the graph of who writes whom is cut.",
-        ("for rows near planes, when only these rows are to be labelled",),
-        ("there is no `predict` for new rows", "every row is written by all others: time grows with their square"),
+        "Each row is reconstructed from few other rows; spectral clustering cuts the graph of these coefficients.",
+        ("for rows near subspaces, when you do not need to label new rows",),
+        ("there is no `predict` for new rows", "every row is regressed on all others: time grows quadratically"),
     ),
     "dscnet": Idea(
-        network(layer="z writes z"),
+        network(layer="z = C z"),
         planes,
-        "The codes of an autoencoder write one another, and the graph of who writes whom is cut.",
-        ("for up to some thousand images near subspaces",),
-        ("a coefficient for every pair of rows: memory grows with their square", "there is no `predict` for new rows"),
+        "Embeddings reconstruct one another with coefficients C; spectral clustering cuts the graph of these.",
+        ("for up to a few thousand images near subspaces",),
+        ("one coefficient per pair of rows: memory grows quadratically", "there is no `predict` for new rows"),
     ),
 }
 
@@ -311,10 +317,10 @@ def picture(name: str) -> str:
 
 
 def advice(name: str) -> str:
-    """When to take a method, and its pitfalls."""
+    """When to use a method, and its pitfalls."""
     idea = IDEAS[name]
     when, pitfalls = ("\n".join(f"- {each}" for each in part) for part in (idea.when, idea.pitfalls))
-    return f"## When to take it\n\n{when}\n\n## Pitfalls\n\n{pitfalls}\n"
+    return f"## When to use it\n\n{when}\n\n## Pitfalls\n\n{pitfalls}\n"
 
 
 # --- numbers, from the recorded runs
@@ -326,8 +332,9 @@ def numbers(name: str, estimator: str) -> str:
     if not lines:
         return ""
     head = "| data | seeds | ACC | NMI | k-means ACC | k-means NMI |\n|---|---|---|---|---|---|\n"
-    said = "Defaults, one run, number of clusters given; labels only score. More: {doc}`../results`, {doc}`../rows`."
-    return f"## Its numbers\n\n{said}\n\n{head}" + "\n".join(lines) + "\n"
+    said = "Default settings, one run each, true number of clusters given. Labels are used only to score.\n"
+    said += "More: {doc}`../results`, {doc}`../rows`."
+    return f"## Results\n\n{said}\n\n{head}" + "\n".join(lines) + "\n"
 
 
 def read(file: str) -> list[dict[str, str]]:

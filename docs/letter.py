@@ -1,4 +1,4 @@
-"""The page "SSCNet as it is printed": what was measured of the paper's own pipeline, beside what each change gives."""
+"""The page "SSCNet as it is printed": measurements of the paper's literal pipeline, and what each change gives."""
 
 import csv
 import re
@@ -9,22 +9,22 @@ from diffclust.reproduce.published import published
 from diffclust.reproduce.record import Records
 from diffclust.reproduce.tables import TABLES
 
-Figures = dict[tuple[str, str], dict[str, str]]  # by what and of what, figures by name
-MENDS = {  # rows of our tables, on USPS, in the order of this page
-    "SSCNet, to the letter": "to the letter",
-    "to the letter, a rate of 1e-6": "to the letter, a rate of 1e-6",
-    "to the letter, Adam": "to the letter, Adam",
-    "to the letter, Adam and longer steps": "the same, layers with steps as long as they may be",
-    "SSCNet, mended": 'mended: `pipeline="references"`, Adam, pretraining',
-    "mended, steps of at most 0.01": "mended, but for the steps of the layers, at most 0.01",
-    "mended, 40 layers": "mended, 40 layers",
-    "mended, references of 1,024": "mended, 1,024 references",
-    "mended, no blocks": "mended, no blocks of L-ADMM",
-    "mended, ten codes of our network": "mended, the codes those of our network",
-    "mended, ten codes of our network, jitter": "the same with jitter",
-    "the paper's dictionary, classifier on its codes": "ours, the codes those of the paper's dictionary",
-    "SSCNet, ours": "ours, images as they are",
-    "SSCNet, ours, jitter": "ours, jitter: the default",
+Figures = dict[tuple[str, str], dict[str, str]]  # (what, of) -> figure name -> value
+MENDS = {  # row label of our tables on USPS -> text on this page, in its order
+    "SSCNet, to the letter": "literal",
+    "to the letter, a rate of 1e-6": "literal, learning rate 1e-6",
+    "to the letter, Adam": "literal, with Adam",
+    "to the letter, Adam and longer steps": "the same, with the longest allowed steps",
+    "SSCNet, mended": 'repaired: `pipeline="references"`, Adam, pretraining',
+    "mended, steps of at most 0.01": "repaired, except that steps are at most 0.01",
+    "mended, 40 layers": "repaired, 40 layers",
+    "mended, references of 1,024": "repaired, 1,024 references",
+    "mended, no blocks": "repaired, without L-ADMM blocks",
+    "mended, ten codes of our network": "repaired, with the codes of our network",
+    "mended, ten codes of our network, jitter": "the same, with augmentation",
+    "the paper's dictionary, classifier on its codes": "ours, with the codes of the paper's dictionary",
+    "SSCNet, ours": "ours, without augmentation",
+    "SSCNet, ours, jitter": "ours, with augmentation: the default",
 }
 LEFT = ("|X|", "|E|", "|X - A(Z)|", "codes left, %", "|Z|_1 of an image")
 TERMS = {"reconstruction": "Σ w |E|", "sparsity": "λ |Z|_1", "spectral": "c1 L_e", "clustering": "c2 L_K"}
@@ -33,7 +33,7 @@ TERMS = {"reconstruction": "Σ w |E|", "sparsity": "λ |Z|_1", "spectral": "c1 L
 def page(head: str, results: Path) -> str:
     found = read(results / "sscnet_letter.csv")
     parts = {
-        "start": table("first weights", found, "start", ("codes left, %", "|Z|_1 of an image", "|X|", "|X - A(Z)|")),
+        "start": table("initial weights", found, "start", ("codes left, %", "|Z|_1 of an image", "|X|", "|X - A(Z)|")),
         "gradients": table(
             "term", found, "gradients", ("loss", "gradient of A and A'", "a step, % of the weights"), TERMS
         ),
@@ -51,7 +51,7 @@ def page(head: str, results: Path) -> str:
 
 
 def read(path: Path) -> Figures:
-    """The last measurement of each; how many steps were taken is no part of its name."""
+    """The last measurement of each kind; the number of steps is not part of its name."""
     found: Figures = {}
     with path.open() as file:
         for row in csv.DictReader(file):

@@ -115,9 +115,9 @@ def classical_page() -> str:
     return "\n".join(
         [
             "# Classical methods\n",
-            "What the papers compare with, by the name that `diffclust compare` has for it, and as an estimator of",
-            "{doc}`../api/baselines`. Those that compare all pairs of rows say what memory they need first;",
-            "`spectral`, `lsc-k`, `lsc-r`, `sec`, `slrr` and `ssc` are for many rows.\n",
+            "The methods that papers compare with. Use them by name with `diffclust compare`, or as estimators from",
+            "{doc}`../api/baselines`. Methods that compare all pairs of rows check first whether the memory is",
+            "enough; `spectral`, `lsc-k`, `lsc-r`, `sec`, `slrr` and `ssc` can handle many rows.\n",
             "```python\nfrom diffclust.baselines import BASELINES, LSC\n",
             'labels = BASELINES["lsc-k"](X, 10, 0)  # rows, clusters, seed',
             "labels = LSC(10, n_landmarks=500, random_state=0).fit_predict(X)\n```\n",
@@ -143,8 +143,8 @@ def shared_part(cls: type) -> str:
         f"`{name}={default!r}`" for name, default in settings_of(cls).items() if known.get(name, default) != default
     ]
     links = [f"{{ref}}`{FAMILIES[family]}`" for family in families]
-    differing = f"\n\nWith another default here: {', '.join(other)}." if other else ""
-    return f"\n## Its other parameters, attributes and methods\n\nSee {' and '.join(links)}.{differing}\n"
+    differing = f"\n\nDefaults that differ here: {', '.join(other)}." if other else ""
+    return f"\n## Other parameters, attributes and methods\n\nSee {' and '.join(links)}.{differing}\n"
 
 
 def papers_part(cls: type) -> str:
@@ -162,7 +162,7 @@ def tables_with(method: str) -> str:
         for table in TABLES.values()
         if any(row.spec is not None and row.spec.method == method for row in table.rows)
     ]
-    return "\n## Papers' tables it is in\n\n{}\n\nSee {{doc}}`../results`.\n".format("\n".join(names)) if names else ""
+    return "\n## Tables in papers\n\n{}\n\nSee {{doc}}`../results`.\n".format("\n".join(names)) if names else ""
 
 
 def title(text: str, line: str = "=") -> str:
@@ -185,7 +185,7 @@ def index_page() -> str:
         "Every public name, by its module.\n",
         ".. toctree::\n   :hidden:\n\n   estimators\n   functions\n" + "".join(f"   {name}\n" for name in MODULES),
         title("Estimators", "-"),
-        "Their parameters, attributes and methods: :doc:`estimators`.\n",
+        "Shared parameters, attributes and methods: :doc:`estimators`.\n",
         listed(estimators),
         title("Functions", "-"),
         listed([f"diffclust.{name}" for name in functions()]),
@@ -206,7 +206,7 @@ def estimators_page() -> str:
     return "\n".join(
         [
             title("Estimators"),
-            "What the methods share; each has a page of its own for the rest: :doc:`index`. `fit_predict`,",
+            "This page documents what all methods share; :doc:`index` links to the page of each method. `fit_predict`,",
             "`fit_transform`, `get_params`, `set_params`, `set_output`, `get_feature_names_out` are scikit-learn's.\n",
             ".. _shared-parameters:\n",
             title("Shared parameters, attributes and methods", "-"),

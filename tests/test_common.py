@@ -525,7 +525,7 @@ def test_bad_width_at_predict(fitted_rows, blobs, digits):
 def test_a_single_image_is_named(fitted_images, digits):
     model = fitted_images
     for image in (digits[0][0], torch.as_tensor(digits[0][0])):
-        with pytest.raises(ValueError, match=r"\(8, 8\), which is one image: give several, or X\[None\]"):
+        with pytest.raises(ValueError, match=r"\(8, 8\), which is a single image: pass several, or X\[None\]"):
             model.predict(image)
     assert model.predict(digits[0][:1]).shape == (1,)
 

@@ -222,7 +222,7 @@ def test_the_pages_have_the_recorded_figures(page_writers):
     choose = page_writers["choose"].page((DOCS / "choose.head.md").read_text(), results)
     assert "| breast cancer, 569 x 30 | 90.7 (5)" in choose
     letter = page_writers["letter"].page((DOCS / "letter.head.md").read_text(), results)
-    assert "| to the letter | 20.0 ± 3.3 |" in letter
+    assert "| literal | 20.0 ± 3.3 |" in letter
     assert letter.count("|---") > 20
     for text in (papers, choose, letter):
         assert "{{" not in text
@@ -276,7 +276,7 @@ def test_every_method_has_its_idea_and_advice(page_writers):
     for method in (*METHODS, *TRANSDUCTIVE):
         drawn = re.search(r"<figure.*</figure>", ideas.picture(method.name), re.DOTALL)[0]
         assert ET.fromstring(drawn).find("svg") is not None
-        assert "## When to take it\n\n- " in ideas.advice(method.name)
+        assert "## When to use it\n\n- " in ideas.advice(method.name)
     assert ideas.numbers("ssc", "SSC") == ""
 
 

@@ -1,4 +1,4 @@
-"""Functions of a `Progress`, called after each epoch: they watch, and may stop a phase."""
+"""Callbacks: functions of a `Progress`, called after each epoch, that watch training and may stop a phase."""
 
 import inspect
 import os
@@ -43,7 +43,8 @@ def at_once(device: torch.device) -> int:
 
 
 class StopWhenLabelsSettle:
-    """Stop clustering when at most `tolerance` of the labels changed since the last look, `every` epochs ago."""
+    """Stop clustering when at most a share of `tolerance` of the labels changed since the last check, `every` epochs
+    ago."""
 
     def __init__(self, tolerance: float = 0.001, every: int = 10) -> None:
         self.tolerance, self.every = tolerance, every
@@ -96,8 +97,8 @@ class StopWhenLossSettles:
 
 
 class Evaluate:
-    """Score the labels against known ones every `every` epochs of clustering and after the last: ACC, NMI and ARI go
-    into the epoch's record in `history_`. It only watches: the fit is the same with and without it."""
+    """Score the labels against known ones every `every` clustering epochs and after the last: ACC, NMI and ARI are
+    added to the record of the epoch in `history_`. It has no influence on the fit."""
 
     stateless = True
 
@@ -113,18 +114,17 @@ class Evaluate:
 
 
 class TrainingRecord:
-    """Keeps what a fit looked like at chosen epochs, so that one can watch clusters form.
+    """Records the state of a fit at chosen epochs, to show how clusters form.
 
-    A frame is a dict of phase, epoch, losses, and the embedding of the watched rows (s, d); of clustering also the
-    labels of these rows, the centres (k, d), and the centres decoded by the network of that epoch (k, ...); of clusters
-    that are yet to be joined (`overcluster`) none of these.
-    `runs` has one list of frames for each restart of the last fit. Watching draws no random numbers: the labels stay
-    what they were.
+    A frame is a dict of phase, epoch, losses, and the embedding of the watched rows (s, d); in the clustering phase
+    also the labels of these rows, the centres (k, d), and the centres decoded by the network of that epoch (k, ...),
+    except for clusters that are merged later (`overcluster`). `runs` has one list of frames for each restart of the
+    last fit. Recording draws no random numbers, so it does not change the labels.
 
     Args:
-        frames: so many a phase, evenly spaced, the first and the last epoch among them.
-        epochs: these epochs of each phase instead.
-        sample: how many rows are watched: the same evenly spaced ones at every epoch, `rows`.
+        frames: number of frames per phase, evenly spaced, including the first and the last epoch.
+        epochs: record these epochs of each phase instead.
+        sample: number of watched rows: the same evenly spaced ones at every epoch, `rows`.
     """
 
     def __init__(self, frames: int = 12, epochs: Collection[int] | None = None, sample: int = 1000) -> None:
@@ -180,7 +180,7 @@ class TrainingRecord:
         return self.runs[which] if which < len(self.runs) else []
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Into one file, of tensors and JSON: no pickle."""
+        """Save to one file of tensors and JSON, without pickle."""
         with written_whole(path) as part:
             part.write_bytes(self.to_bytes())
 
@@ -190,7 +190,7 @@ class TrainingRecord:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """What `save` wrote."""
+        """Load a file that `save` wrote."""
         return cls.from_bytes(read_regular(Path(path)), path)
 
     @classmethod

@@ -94,7 +94,7 @@ def embedding(
 
 
 def centers(estimator: Any, *, columns: int = 10) -> Any:
-    """What each cluster looks like: the decoded centres, as pictures or as bars of features."""
+    """The decoded centre of each cluster, as images or as bars of features."""
     check_is_fitted(estimator)
     go, subplots = _go(), extra("plotly.subplots", "report", "A plot", package="plotly")
     decoded = decoded_centers(estimator)
@@ -146,7 +146,8 @@ def row(explanation: RowExplanation, *, n: int = 12) -> Any:
 
 
 def cluster(explanation: ClusterExplanation) -> Any:
-    """What sets a cluster apart: its features, or for images its decoded centre and the difference from the others."""
+    """What distinguishes a cluster: its features, or for images its decoded centre and the difference from the
+    others."""
     go, subplots = _go(), extra("plotly.subplots", "report", "A plot", package="plotly")
     title = f"Cluster {explanation.cluster}: {explanation.size:,} rows"
     if explanation.features is not None:
@@ -251,7 +252,7 @@ def comparison(runs: Sequence[Mapping[str, Any]]) -> Any:
 
 
 def confusion(y: Any, labels: Any) -> Any:
-    """True classes against clusters, each cluster beside the class it matches best."""
+    """True classes against clusters, each cluster next to its best matching class."""
     go = _go()
     classes, clusters, table = metrics.confusion(y, labels)
     figure = go.Figure(

@@ -109,7 +109,7 @@ def test_lrr_sees_through_rows_that_are_wrong():
 
 
 def test_lrr_says_when_it_is_not_done():
-    with pytest.warns(ConvergenceWarning, match="after max_iter=2"):
+    with pytest.warns(ConvergenceWarning, match="in max_iter=2"):
         LRR(2, max_iter=2).fit(rows().numpy())
 
 

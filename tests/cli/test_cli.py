@@ -118,7 +118,7 @@ def test_methods_fit_a_narrow_terminal(works):
         (["fit", "digits", "-k", "3", "--out", "a", "--method", "tall"], "Unknown method 'tall': choose from tell"),
         (["fit", "digits", "-k", "3", "--out", "a", "--epochs", "-1"], "epochs=-1 should be >= 0"),
         (["fit", "digits", "-k", "3", "--out", "a", "--restarts", "0"], "n_init=0 should be >= 1"),
-        (["fit", "digits", "-k", "3", "--out", "a", "--method", "ssc"], "ssc labels only the rows it is given"),
+        (["fit", "digits", "-k", "3", "--out", "a", "--method", "ssc"], "ssc cannot label new rows"),
         (["fit", "digits", "-k", "3", "--out", "a", "--device", "toaster"], "device='toaster'"),
         (["compare", "digits", "-k", "3", "--methods", "tell,tall"], "Unknown method 'tall'"),
         (["compare", "digits", "-k", "3", "--methods", ","], "Unknown method ''"),
@@ -260,7 +260,7 @@ def test_rows_without_a_label_are_not_scored(works, tmp_path, blobs):
     labels = y.astype(object)
     labels[::4] = None
     pd.DataFrame(X).add_prefix("f").assign(label=labels).to_csv(tmp_path / "x.csv", index=False)
-    says = f"{len(y[::4])} of {len(y)} rows have no label: the scores against labels are of the others."
+    says = f"{len(y[::4])} of {len(y)} rows have no label: the scores against labels leave them out."
     out = works("fit", "x.csv", "-k", 3, "--out", "model", *SHORT)
     ours, known = labels_of("model/labels.csv"), np.arange(len(y)) % 4 > 0
     assert says in out
@@ -659,7 +659,7 @@ def test_ctrl_c_leaves_the_model_that_is_there(run, works, blobs, tmp_path, monk
         code, out, err = run(*words, "--out", "new", "--checkpoint", "ckpt")
         assert code == 1
         assert "Saved to new" in out
-        assert "the model in new is as far as training had come. Add --resume to go on from ckpt." in err
+        assert "the model in new is the state at which training stopped. Add --resume to continue from ckpt." in err
     assert len(diffclust.load("new").labels_) == len(blobs[0])
     works(*words, "--out", "new", "--checkpoint", "ckpt", "--resume")
     assert (tmp_path / "new" / "labels.csv").read_bytes() == before["labels.csv"]
@@ -736,7 +736,7 @@ def test_reproduce_says_so_when_nothing_could_be_run(run, works, tmp_path, monke
 
 def test_reproduce_quick_keeps_away_from_the_results(works, tmp_path, small_table):
     said = works("reproduce", "some/figure", "--quick", "--device", "cpu")
-    assert "only that everything runs" in said
+    assert "only shows that everything runs" in said
     assert not (tmp_path / "benchmarks").exists()
     assert (tmp_path / "runs/reproduce-quick/some-figure.csv").exists()
 
@@ -757,7 +757,7 @@ def test_reproduce_searches_for_lambda_when_asked(works, refused, monkeypatch):
     assert "by validation labels" in works(*words, "--search")
     assert "by validation labels" in works(*words, "--show")
     assert "2 of 4" in works("reproduce", "--list")
-    refused("reproduce", "some/table", "--only", "k-means", "--search", says="has a λ that labels may choose")
+    refused("reproduce", "some/table", "--only", "k-means", "--search", says="has a λ to choose by labels")
 
 
 def test_reproduce_asked_wrongly(refused, small_table, tmp_path):
@@ -785,7 +785,7 @@ def test_explain_a_row(works, tmp_path, blobs, model):
 
 def test_explain_a_pair_a_cluster_and_the_model(works, tmp_path, blobs, model):
     data = rows_npy(tmp_path, *blobs)
-    assert "squared distance" in works("explain", model, data, "--row", 0, "--with", 1)
+    assert "probability of sharing a cluster" in works("explain", model, data, "--row", 0, "--with", 1)
     pair = json.loads(works("explain", model, data, "--row", 0, "--with", 0, "--json"))
     assert pair["together"]
     assert works("explain", model, "--cluster", 1).startswith("Cluster 1 has")
@@ -798,7 +798,7 @@ def test_explain_names_words(works, tmp_path):
     works("fit", data, "-k", 2, "--out", "a", *SHORT)
     out = works("explain", "a", data, "--row", 0)
     assert out.startswith("Row 0: cat sat here")
-    assert "Of the input, what counts most is “" in " ".join(out.split())
+    assert "The input features that matter most are “" in " ".join(out.split())
     animals = {"cat", "dog"}
     assert {name for name, _ in json.loads(works("explain", "a", data, "--cluster", 0, "--json"))["features"]} & animals
     data.unlink()  # the words are the model's own
@@ -822,7 +822,7 @@ def test_explain_goes_by_the_data_of_the_fit(works, refused, tmp_path, blobs):
     assert "Most typical are rows" in " ".join(works("explain", "a", "--cluster", 1).split())
     data.unlink()
     refused("explain", "a", "--row", 4, says="no longer at")
-    assert "what the model alone knows" in " ".join(works("explain", "a", "--cluster", 1).split())
+    assert "Pass rows X to see" in " ".join(works("explain", "a", "--cluster", 1).split())
 
 
 def test_explain_says_which_picture_it_is(works, tmp_path):
@@ -840,7 +840,7 @@ def test_bad_questions(refused, tmp_path, blobs, model):
         "explain", model, "--row", 1, says=f"does not say which data it was fitted on: diffclust explain {model} DATA"
     )
     refused("explain", model, data, "--with", 1, says="--with needs --row")
-    refused("explain", model, data, "--row", 1, "--cluster", 1, says="ask one")
+    refused("explain", model, data, "--row", 1, "--cluster", 1, says="not both")
     refused("explain", model, "--cluster", 3, says="cluster=3 should be from 0 to 2")
     refused("report", model, says="does not say which data it was fitted on")
     refused("report", model, data, "--layout", "globe", says="layout='globe' should be one of")
@@ -878,7 +878,7 @@ def test_report_without_its_data(refused, works, tmp_path, blobs):
     data = rows_npy(tmp_path, *blobs)
     works("fit", data, "-k", 3, "--out", "a", *SHORT)
     (tmp_path / "a" / "source.json").write_text("{}")
-    refused("report", "a", says="source.json is damaged: it is not what SHA256SUMS says")
+    refused("report", "a", says="source.json is damaged: it does not match SHA256SUMS")
     works("report", "a", data, "--layout", "PCA", "--out", "page.html")
     works("fit", data, "-k", 3, "--out", "b", *SHORT)
     data.unlink()

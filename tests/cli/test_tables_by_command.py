@@ -41,7 +41,7 @@ def test_a_table_from_the_file_to_the_report(works, tmp_path, customers):
     said = works("explain", "a", "--row", 3)
     assert said.startswith("Row 3: c3\n")
     assert "plan = " in said
-    assert "set apart by" in works("explain", "a", "--cluster", 0)
+    assert "stands out by" in works("explain", "a", "--cluster", 0)
     works("report", "a", "--layout", "PCA")
     page = (tmp_path / "a" / "report.html").read_text(encoding="utf-8")
     content = json.loads(page.split('<script id="data" type="application/json">')[1].split("</script>")[0])
@@ -164,7 +164,9 @@ def test_new_rows_that_do_not_fit(works, run, refused, tmp_path, customers):
     (tmp_path / "n.csv").write_text("since,plan,income\n,gold,\n2024-01-02,free,30\n")
     code, out, err = run("predict", "a", "n.csv", "--out", "o.csv")
     assert (code, out) == (0, "2 labels in o.csv\n")
-    assert err == ("diffclust: warning: Column 'plan' has categories that fit did not see, read as blank: 'gold'.\n")
+    assert err == (
+        "diffclust: warning: Column 'plan' has categories that fit did not see, treated as missing: 'gold'.\n"
+    )
 
 
 HEAD, LINES = GOOD.split(b"\n", 1)
@@ -178,7 +180,7 @@ SPOILED = {  # name: content, and what is said of it
     "quote.csv": (HEAD + b'\n"c1,20,free,2024-01-01\n' + LINES, "cell"),
     "twice.csv": (GOOD.replace(b"since", b"plan", 1), "more than one column named 'plan'"),
     "labels.csv": (b"a,label,target\n1,2,3\n2,3,4\n", "'label', 'target' could all be the labels"),
-    "only.csv": (b"label\ncat\ndog\n", "there is no column but the labels"),
+    "only.csv": (b"label\ncat\ndog\n", "there are no columns besides the labels"),
     "ids.csv": (b"id\n" + b"".join(b"u%d\n" % i for i in range(20)), "No column of the table is left to cluster by"),
     "same.csv": (b"a,b\nx,x\nx,x\nx,x\n", "No column of the table is left to cluster by"),
     "blanks.csv": (b"a,b\nNA,?\n-,\n", "No column of the table is left to cluster by"),
@@ -186,17 +188,17 @@ SPOILED = {  # name: content, and what is said of it
     "infinite_words.csv": (b"a,b\n1,x\ninf,y\n4,x\n", "infinity: column 'a', row 1"),
     "one.csv": (b"a,b\n1,x\n", "No column of the table is left"),
     "two.csv": (b"a,b\n1,x\n2,y\n", "n_samples=2 should be >= n_clusters=3"),
-    "zeros.csv": (b"a,b\n1,\0\n", "it is no text"),
-    "picture.csv": (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", "it is no text"),
-    "excel.csv": (b"PK\x03\x04\x14\0\x06\0", "it is no text"),
-    "utf16.csv": (b"\xff\xfea\0,\0b", "it begins as utf-16, but is not"),
+    "zeros.csv": (b"a,b\n1,\0\n", "it is not text"),
+    "picture.csv": (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", "it is not text"),
+    "excel.csv": (b"PK\x03\x04\x14\0\x06\0", "it is not text"),
+    "utf16.csv": (b"\xff\xfea\0,\0b", "it starts like utf-16, but is not"),
     "field.csv": (b"a,b\n1," + b"x" * 200_000 + b"\n", "field larger than field limit"),
     "empty.tsv": (b"", "empty.tsv is empty: 0 bytes"),
     "commas.tsv": (b"a\tb\n1\t2\n1,2\n", "line 3 has 1 cell, the first has 2 cells"),
-    "plain.csv.gz": (GOOD, "is not a whole gzip file"),
-    "cut.csv.gz": (gzip.compress(GOOD)[:-12], "is not a whole gzip file"),
+    "plain.csv.gz": (GOOD, "is not a complete gzip file"),
+    "cut.csv.gz": (gzip.compress(GOOD)[:-12], "is not a complete gzip file"),
     "nothing.csv.gz": (gzip.compress(b""), "it is empty: 0 rows"),
-    "plain.csv.zst": (GOOD, "is not a whole zstd file"),
+    "plain.csv.zst": (GOOD, "is not a complete zstd file"),
     "empty.parquet": (b"", "empty.parquet is empty: 0 bytes"),
     "plain.parquet": (GOOD, "plain.parquet: "),
     "cut.parquet": (b"PAR1" + bytes(30) + b"PAR1", "cut.parquet: "),
@@ -205,11 +207,11 @@ SPOILED = {  # name: content, and what is said of it
     "blank.jsonl": (b"\n\n", "blank.jsonl is empty: no lines"),
     "broken.jsonl": (b'{"a": 1}\n{"a": \n', "broken.jsonl, line 2: not JSON"),
     "list.jsonl": (b'{"a": 1}\n[1]\n', "list.jsonl, line 2: expected an object"),
-    "nested.jsonl": (b'{"a": {"b": 1}}\n', "nested.jsonl, line 1: 'a' is no plain value"),
+    "nested.jsonl": (b'{"a": {"b": 1}}\n', "nested.jsonl, line 1: 'a' is not a plain value"),
     "latin.jsonl": ('{"text": "größe"}'.encode("latin-1"), "latin.jsonl is not UTF-8 text"),
-    "labels.jsonl": (b'{"label": 1}\n', "there is nothing but the labels"),
+    "labels.jsonl": (b'{"label": 1}\n', "there is nothing besides the labels"),
     "wordless.jsonl": (b'{"text": "."}\n{"text": "!"}\n{"text": "..."}\n', "Column 'text': no words in its 3 texts"),
-    "plain.jsonl.gz": (b'{"a": 1}\n', "is not a whole gzip file"),
+    "plain.jsonl.gz": (b'{"a": 1}\n', "is not a complete gzip file"),
     "plain.npy": (GOOD, "plain.npy cannot be read as .npy"),
     "plain.npz": (GOOD, "plain.npz cannot be read as .npz"),
     "table.xlsx": (b"PK\x03\x04", "unknown ending '.xlsx'. Known: .npy"),

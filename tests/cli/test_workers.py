@@ -32,7 +32,7 @@ def test_a_crash_and_a_slow_run_end_no_other(blobs, monkeypatch):
     assert set(found) == set(tasks)
     assert found[Task("crash", 0)].failure == "its process was ended by signal 9"
     assert found[Task("sleep", 0)].failure == "longer than 3 seconds"
-    assert found[Task("sleep", 1)].failure == "not begun: another seed took too long"
+    assert found[Task("sleep", 1)].failure == "skipped: another seed took too long"
     assert "Negative values" in found[Task("nmf", 0)].failure
     for seed in range(2):
         run = found[Task("kmeans", seed)]
@@ -72,7 +72,7 @@ def test_all_leaves_out_what_does_not_fit(monkeypatch, capsys):
     kept = fitting(names, np.zeros((20_000, 2)) - 1, 3)
     said = capsys.readouterr().err
     assert "lrr is left out: 20000 rows would need 6.4 GB, and 1.0 GB are free." in said
-    assert "nmf is left out: it is for values of zero and more, and the smallest is -1." in said
+    assert "nmf is left out: it needs values >= 0, and the smallest is -1." in said
     assert {"kmeans", "lsc-k", "spectral", "tell"} <= set(kept)
     assert set(names) - set(kept) >= {"lrr", "smr", "njw", "nmf", "nmf-lp"}
     assert fitting(names, np.zeros((100, 2)), 3) == names

@@ -273,4 +273,4 @@ def test_alone_nothing_happens(blobs):
 
 def test_only_fit_is_for_several_processes(refused, monkeypatch):
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
-    refused("methods", says="only 'fit' is for several processes")
+    refused("methods", says="only 'fit' can run in several processes")

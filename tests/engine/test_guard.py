@@ -119,7 +119,7 @@ class Astray(torch.nn.Module):
 
 def test_what_a_network_makes_of_rows_is_not_said_of_the_rows(blobs):
     model = KMeansNet(3, joint=False, network=Astray(), pretrain_epochs=1, epochs=1, device="cpu")
-    with pytest.raises(ValueError, match="Training diverged: the network's embedding is not finite, first of row 0"):
+    with pytest.raises(ValueError, match="Training diverged: the network's embedding is not finite, first in row 0"):
         model.fit(blobs[0])
 
 

@@ -104,7 +104,7 @@ def test_what_makes_no_sense_is_refused(rows, model, error):
 
 
 def test_a_stream_cannot_begin_without_a_number(rows):
-    with pytest.raises(ValueError, match="begin with fit"):
+    with pytest.raises(ValueError, match="call fit first"):
         diffclust.TELL("auto").partial_fit(rows[0])
 
 

@@ -101,9 +101,9 @@ def test_classes_spread_along_links():
 @pytest.mark.parametrize(
     ("known", "must", "cannot", "error"),
     [
-        ([0, 1, -1, -1], [(0, 1)], None, "rows 0 and 1 must be together, and are known as 0 and 1"),
-        ([0, -1, -1, 1], [(0, 1), (1, 3)], None, "rows 0 and 3 must be together"),
-        (None, [(0, 1), (1, 2)], [(0, 2)], "rows 0 and 2 must be together by must_link"),
+        ([0, 1, -1, -1], [(0, 1)], None, "rows 0 and 1 are linked, but are known as 0 and 1"),
+        ([0, -1, -1, 1], [(0, 1), (1, 3)], None, "rows 0 and 3 are linked"),
+        (None, [(0, 1), (1, 2)], [(0, 2)], "rows 0 and 2 are linked by must_link"),
         (["a", "a", None, None], None, [(1, 0)], "rows 0 and 1 are both known as 'a'"),
         ([0, 1], None, None, "known has 2 entries, expected one for each of the 4 rows"),
         ([0, "a", -1, -1], None, None, "all numbers or all names"),
@@ -123,8 +123,8 @@ def test_what_contradicts_itself_is_refused(known, must, cannot, error):
     ("model", "error"),
     [
         (diffclust.TELL(3), "known has 4 classes, more than n_clusters=3"),
-        (diffclust.TELL(4, overcluster=2), "leave it at 1"),
-        (diffclust.SSCNet(4), "SSCNet cannot take known classes"),
+        (diffclust.TELL(4, overcluster=2), "so it should be 1"),
+        (diffclust.SSCNet(4), "SSCNet cannot use known classes"),
         (diffclust.TELL(4, init=np.zeros((4, 10))), "init is an array of centres"),
     ],
 )

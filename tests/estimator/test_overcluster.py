@@ -87,9 +87,15 @@ def test_it_survives_a_folder(rows, tmp_path):
     ("model", "error"),
     [
         (diffclust.TELL(4, overcluster=0.5), "overcluster=0.5 should be a finite number >= 1"),
-        (diffclust.AEKMeans(4, overcluster=2), "AEKMeans cannot join clusters, its network and centres learn apart"),
-        (diffclust.SSCNet(4, overcluster=2), "SSCNet cannot join clusters, its clusters do not begin with centres"),
-        (diffclust.SpectralNet(4, overcluster=2), "SpectralNet cannot join clusters, its embedding has a coordinate"),
+        (
+            diffclust.AEKMeans(4, overcluster=2),
+            "AEKMeans cannot merge clusters: its network and centres are not trained together",
+        ),
+        (diffclust.SSCNet(4, overcluster=2), "SSCNet cannot merge clusters: its clusters do not start from centres"),
+        (
+            diffclust.SpectralNet(4, overcluster=2),
+            "SpectralNet cannot merge clusters: its embedding has one coordinate",
+        ),
         (diffclust.TELL(4, overcluster=2, init=np.zeros((4, 10))), "init is an array of centres"),
     ],
 )

@@ -123,7 +123,7 @@ def test_after_a_stream(rows, model):
         (lambda m, X: setattr(m, "names_", ["a"]), "names_ should be 5 names"),
         (lambda m, X: setattr(m, "names_", {9: "a"}), "cluster=9"),
         (lambda m, X: setattr(m, "names_", {1: 3}), "which is no name"),
-        (lambda m, X: m.merge(0, 1).partial_fit(X), "merged or split have none: fit again"),
+        (lambda m, X: m.merge(0, 1).partial_fit(X), "merged or split, as they have no centres: fit again"),
         (lambda m, X: m.merge(0, 1).outlier_score(X), "merged or split"),
         (lambda m, X: diffclust.TELL(3).merge(0, 1), "not fitted"),
     ],

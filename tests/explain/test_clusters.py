@@ -71,7 +71,7 @@ def test_a_cluster_without_rows(table):
         NAMES[np.abs(apart).argmax()],
         pytest.approx(apart[np.abs(apart).argmax()], rel=1e-5),
     )
-    assert "what the model alone knows" in cluster.sentence
+    assert "Pass rows X" in cluster.sentence
 
 
 def test_clusters_of_images_have_pictures(pictures, digits):
@@ -144,7 +144,7 @@ def test_rows_apart(table, frame):
     assert pair.bias == pytest.approx(0, abs=1e-9)
     assert pair.attributions.sum() == pytest.approx(pair.evidence, rel=0.02)
     assert pair.completeness_error <= 0.01
-    assert pair.sentence.startswith("The rows are apart, in clusters 0 and 1")
+    assert pair.sentence.startswith("The rows are in different clusters, 0 and 1")
 
 
 def test_rows_together(table, frame):

@@ -304,8 +304,8 @@ def test_sparse_rows_start_from_nothing(blobs):
     assert (explanation.attributions[X[0] == 0] == 0).all()
     assert np.abs(explanation.attributions).max() > 0
     empty = model.explain(sp.csr_array((1, X.shape[1])))[0]
-    assert "counts most is" in explanation.sentence
-    assert empty.sentence.endswith("Of the input, nothing counts.")
+    assert "matter most are" in explanation.sentence
+    assert empty.sentence.endswith("No input feature matters.")
 
 
 # ---- how it behaves
@@ -345,7 +345,7 @@ def test_names_and_words(blobs):
     assert f"the runner-up is cluster {explanation.runner_up}" in sentence
     heaviest = max(zip(explanation.feature_names, explanation.attributions, strict=True), key=lambda p: abs(p[1]))
     assert explanation.top(1) == [heaviest]
-    assert f"what counts most is {heaviest[0]}" in sentence
+    assert f"The input features that matter most are {heaviest[0]}" in sentence
     html = explanation._repr_html_()
     assert "&lt;b&gt;x&lt;/b&gt;" in html
     assert "<b>" not in html

@@ -128,7 +128,7 @@ def test_names_are_kept_shown_saved_and_read_back(page, images, tmp_path):
     assert page.run(f"return {field}.value") == HOSTILE
     (tmp_path / "other.json").write_text("no names")
     page.driver.find_element("id", "names-read").send_keys(str(tmp_path / "other.json"))
-    page.until("return document.getElementById('names-said').textContent.startsWith('other.json has no names')")
+    page.until("return document.getElementById('names-said').textContent.startsWith('other.json is not a file of names')")
 
 
 def test_filters_by_cluster_doubt_label_and_name(page, images):
@@ -220,5 +220,5 @@ def test_a_page_in_a_frame_has_no_storage_and_says_so(page, images, tmp_path):
     field = "document.querySelector('input[data-name]')"
     page.run(f"{field}.value = 'mine'; {field}.dispatchEvent(new Event('change'))")
     assert "mine" in page.run("return document.querySelector('.chip').textContent")
-    assert "keeps nothing" in page.run("return document.getElementById('names-note').textContent")
+    assert "cannot remember" in page.run("return document.getElementById('names-note').textContent")
     page.driver.switch_to.default_content()

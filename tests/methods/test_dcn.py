@@ -103,4 +103,4 @@ def test_repairs_without_end_are_told():
     with pytest.warns(ConvergenceWarning) as told:
         model = DCN(4, network="identity", epochs=6, random_state=0, device="cpu").fit(X)
     assert model.diagnostics_["repaired"] >= 4
-    assert any("4 clusters may be more than there are" in str(warning.message) for warning in told)
+    assert any("4 clusters may be too many" in str(warning.message) for warning in told)

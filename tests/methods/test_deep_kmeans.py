@@ -198,7 +198,7 @@ def test_a_distance_of_ones_own_decides_and_cannot_be_saved(blobs, tmp_path):
     assert (model.labels_ == np.abs(z[:, None] - centers).sum(2).argmin(1)).all()
     assert adjusted_rand_score(blobs[1], model.labels_) > 0.95
     assert (pickle.loads(pickle.dumps(model)).predict(blobs[0]) == model.labels_).all()
-    with pytest.raises(TypeError, match="distance is a function"):
+    with pytest.raises(TypeError, match="distance is your own function"):
         model.save(tmp_path / "m")
 
 

@@ -103,7 +103,7 @@ def test_a_few_rows_of_zeros_are_survived():
 
 def test_a_graph_in_more_pieces_than_clusters_is_reported():
     X, y = subspaces(k=3, dim=2, ambient=6, noise=0.0)
-    with pytest.warns(ConvergenceWarning, match="falls into 3 pieces, more than n_clusters=2"):
+    with pytest.warns(ConvergenceWarning, match="falls into 3 components, more than n_clusters=2"):
         model = SSC(2, random_state=0).fit(X)
     for j in range(3):
         assert len(set(model.labels_[y == j])) == 1  # a piece is never torn

@@ -254,5 +254,5 @@ def test_two_changes_of_an_image_get_like_codes():
     assert all(record["views"] > 0 for record in model.history_)
     assert model.model_.change is None  # what is fitted holds no function
     assert "views" not in SSCNet(3, augment="photos", **settings).fit(images).history_[-1]
-    with pytest.raises(ValueError, match="views=1 needs samples that are changed at random"):
+    with pytest.raises(ValueError, match="views=1 needs random augmentation"):
         SSCNet(3, views=1.0, augment=None, **settings).fit(images)

@@ -107,5 +107,5 @@ def test_k_means_is_kept_where_the_network_is_no_better():
 
 @pytest.mark.parametrize("settings", [{}, {"pipeline": "references", "network": "dense"}])
 def test_views_of_rows_are_refused(settings):
-    with pytest.raises(ValueError, match=r"views=1 needs samples that are changed at random"):
+    with pytest.raises(ValueError, match=r"views=1 needs random augmentation"):
         SSCNet(3, views=1.0, **settings).fit(blobs()[0])

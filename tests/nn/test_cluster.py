@@ -205,7 +205,7 @@ def test_place_takes_its_centres_from_the_rows(sphere, how):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"sphere": True, "tied": False}, "nothing left to untie"),
+        ({"sphere": True, "tied": False}, "tied=False has no effect"),
         ({"alpha": 0.0}, "alpha=0.0 should be > 0"),
         ({"alpha": -2.0}, "alpha=-2.0 should be > 0"),
         ({"assignment": "firm"}, r"assignment='firm' should be one of \['hard', 'softmax', 'sparsemax'\]"),
@@ -518,7 +518,7 @@ def test_rows_that_are_not_finite_place_no_centres(place, how, bad):
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("how", ["random", "k-means++", "k-means"])
 def test_fewer_rows_than_clusters_place_no_centres(place, how):
-    with pytest.raises(ValueError, match="2 rows cannot make n_clusters=3"):
+    with pytest.raises(ValueError, match="2 rows are too few for n_clusters=3"):
         ClusterLayer(3, 2, **place).place(torch.randn(2, 2), how)
 
 

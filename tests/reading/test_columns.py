@@ -225,7 +225,9 @@ def test_a_new_category_is_blank_and_said():
     table = customers()
     reading = Columns.fit(table)
     new = table[:2].assign(plan=["gold", "free"])
-    with pytest.warns(UserWarning, match="Column 'plan' has categories that fit did not see, read as blank: 'gold'"):
+    with pytest.warns(
+        UserWarning, match="Column 'plan' has categories that fit did not see, treated as missing: 'gold'"
+    ):
         rows = reading.transform(new)
     blank = reading.transform(table[:2].assign(plan=[None, "free"]))
     assert (rows == blank).all()

@@ -207,8 +207,8 @@ def test_csv(tmp_path, reader, text, X, y, columns):
         ("a,b\n1,2,3\n3,4,5\n", "line 2 has 3 cells, the first has 2 cells"),
         ("a,b,label\n1,2\n3,4\n", "line 2 has 2 cells, the first has 3 cells"),
         ("a,b,a\n1,2,3\n", "more than one column named 'a'"),
-        ("a,b\n1,\0\n", "it is no text"),
-        ("label\ncat\ndog\n", "no column but the labels"),
+        ("a,b\n1,\0\n", "it is not text"),
+        ("label\ncat\ndog\n", "no columns besides the labels"),
         ("a,label,target\n1,2,3\n", "'label', 'target' could all be the labels"),
     ],
 )
@@ -376,9 +376,9 @@ def test_a_folder_of_texts(tmp_path):
     [
         ('{"text": "a"}\n\n{"text": \n', "line 3: not JSON"),
         ('{"text": "a"}\n["b"]\n', "line 2: expected an object"),
-        ('{"text": "a"}\n{"text": ["b"]}\n', "line 2: 'text' is no plain value"),
+        ('{"text": "a"}\n{"text": ["b"]}\n', "line 2: 'text' is not a plain value"),
         ("\n\n", "is empty: no lines"),
-        ('{"label": 1}\n', "nothing but the labels"),
+        ('{"label": 1}\n', "nothing besides the labels"),
         ('{"a": 1, "label": 1, "y": 2}\n', "'label', 'y' could all be the labels"),
     ],
 )
@@ -393,10 +393,10 @@ def test_cut_off_gzip(tmp_path):
     path = tmp_path / "t.jsonl.gz"
     write_lines(path, [{"text": text} for text in TEXTS])
     path.write_bytes(path.read_bytes()[:-12])
-    with pytest.raises(ValueError, match="not a whole gzip file"):
+    with pytest.raises(ValueError, match="not a complete gzip file"):
         read(path)
     path.write_bytes(b"plain text")
-    with pytest.raises(ValueError, match="not a whole gzip file"):
+    with pytest.raises(ValueError, match="not a complete gzip file"):
         read(path)
 
 

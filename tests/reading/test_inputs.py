@@ -57,7 +57,7 @@ def test_integer_images_are_scaled_in_every_form(pictures, fitted):
 @pytest.mark.parametrize("form", ["array", "tensor", "dataset", "stream"])
 def test_images_that_are_not_in_the_units_of_the_fit_are_refused(pictures, form):
     model = TELL(4, **SHORT).fit(pictures)
-    with pytest.raises(ValueError, match=r"divided by 255; these are no integers and reach"):
+    with pytest.raises(ValueError, match=r"divided by 255; these are not integers and reach"):
         model.predict(forms(pictures.astype(np.float32))[form])
 
 

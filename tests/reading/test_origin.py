@@ -154,7 +154,7 @@ def test_images_have_one_origin(digits):
 
 def test_what_double_precision_cannot_hold_is_said(near):
     X, _ = near
-    with pytest.warns(UserWarning, match="Column 0 varies by less than double precision"):
+    with pytest.warns(UserWarning, match="Column 0 varies by less than float64"):
         origin_of(TensorRows(torch.from_numpy(np.hstack([X[:, :1] + 1e14, X]))))
     constant = 0.1 * 3e7 + 1e-9 * np.zeros((160, 1))
     assert origin_of(TensorRows(torch.from_numpy(constant))) is None

@@ -130,9 +130,9 @@ def test_the_sample_is_even(tmp_path_factory, n, most):
         (b"a,b\n" + b"1,x\n" * 30 + b"1\n", r"t\.csv: line 32 has 1 cell, the first has 2 cells"),
         (b"a,a\n1,2\n", r"t\.csv: there is more than one column named 'a'"),
         (b"a,b\n", r"t\.csv: it is empty: 0 rows"),
-        (b"a,b\n1,\0\n", r"t\.csv: it is no text"),
+        (b"a,b\n1,\0\n", r"t\.csv: it is not text"),
         (b"\xff\xfea", r"t\.csv: it begins as utf-16, but is not"),
-        (b"label\nx\ny\n", r"t\.csv: there is no column but the labels"),
+        (b"label\nx\ny\n", r"t\.csv: there are no columns besides the labels"),
     ],
 )
 def test_broken_files(tmp_path, small, content, says):
@@ -144,7 +144,7 @@ def test_broken_files(tmp_path, small, content, says):
 def test_cut_off_gzip(tmp_path, small):
     packed = gzip.compress(b"a,b\n" + b"1,2\n" * 5000)
     (tmp_path / "t.csv.gz").write_bytes(packed[:-20])
-    with pytest.raises(ValueError, match=r"t\.csv\.gz is not a whole gzip file"):
+    with pytest.raises(ValueError, match=r"t\.csv\.gz is not a complete gzip file"):
         read(tmp_path / "t.csv.gz")
 
 

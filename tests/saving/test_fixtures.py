@@ -130,7 +130,7 @@ def test_the_next_format_is_refused_even_with_files_of_its_own(saved):
 @pytest.mark.parametrize("number", [0, -1, True, "2", None, 1.5, [1]])
 def test_a_format_that_never_was_is_refused(saved, number):
     rewrite(saved, lambda s: s.update(format=number))
-    with pytest.raises(ValueError, match="no version of diffclust has written"):
+    with pytest.raises(ValueError, match="no version of diffclust writes"):
         diffclust.load(saved)
 
 

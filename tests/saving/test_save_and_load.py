@@ -358,7 +358,7 @@ def test_a_users_module_is_not_taken_over(blobs, tmp_path):
     assert (mine.inside.weight == before).all()
     assert again.network is mine
     diffclust.TELL(3, pretrain_epochs=2, epochs=2).fit(blobs[0]).save(tmp_path / "dense")
-    with pytest.raises(ValueError, match="no module is needed"):
+    with pytest.raises(ValueError, match="no network= is needed"):
         diffclust.load(tmp_path / "dense", network=mine)
 
 

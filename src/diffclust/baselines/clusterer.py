@@ -23,7 +23,7 @@ Rows = NDArray[np.float64]
 Labels = NDArray[np.int64]
 
 GB = 1e9
-SCALES = "LSC ('lsc-k') and 'spectral' grow with n alone"
+SCALES = "LSC ('lsc-k') and 'spectral' grow linearly with n"
 
 
 @hyperparameters
@@ -61,7 +61,7 @@ class ClassicalClusterer(ClusterMixin, BaseEstimator):
             # the words scikit-learn's checks look for, and the number
             raise ValueError(
                 f"Negative values in data passed to {type(self).__name__}: the smallest is {X.min():g}, and the method "
-                "is for values of zero and more."
+                "needs values >= 0."
             )
         self.check_memory(n)
         (seed,) = restart_seeds(self.random_state, 1)

@@ -54,7 +54,7 @@ class FuzzyCMeans(ClassicalClusterer):
             change, n_iter = float(np.abs(np.exp(log_u) - np.exp(before)).max()), n_iter + 1
         if change >= self.tol:
             warnings.warn(
-                f"Fuzzy c-means still moves after max_iter={self.max_iter} iterations: the memberships "
+                f"Fuzzy c-means did not converge in max_iter={self.max_iter} iterations: the memberships "
                 f"changed by {change:.2g}, tol={self.tol:g}.",
                 ConvergenceWarning,
                 stacklevel=3,

@@ -65,7 +65,8 @@ class LRR(AffinityClusterer):
         self.n_iter_ = found.n_iter
         if found.gap > self.tol:
             warnings.warn(
-                f"LRR misses its constraints by {found.gap:.2g} after max_iter={self.max_iter}, tol={self.tol:g}.",
+                f"LRR did not converge in max_iter={self.max_iter}: it misses its constraints by {found.gap:.2g}, "
+                f"tol={self.tol:g}.",
                 ConvergenceWarning,
                 stacklevel=2,
             )

@@ -39,7 +39,7 @@ def _root(
     version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show it.")] = False,
 ) -> None:
     if context.invoked_subcommand != "fit" and int(os.environ.get("LOCAL_WORLD_SIZE", 1)) > 1:  # torchrun's
-        raise Wrong(f"{context.invoked_subcommand}: only 'fit' is for several processes.")
+        raise Wrong(f"{context.invoked_subcommand}: only 'fit' can run in several processes.")
 
 
 for command in (methods, describe, fit, predict, explain, report, compare, demo, reproduce):  # as --help lists them

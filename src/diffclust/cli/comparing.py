@@ -39,7 +39,7 @@ def methods() -> None:
     from ..baselines import BASELINES
 
     for method in (*METHODS, *TRANSDUCTIVE):
-        only = ": for compare, as it labels only the rows it is given" if method in TRANSDUCTIVE else ""
+        only = ": only for compare, because it cannot label new rows" if method in TRANSDUCTIVE else ""
         print(f"{method.name}  (diffclust.{method.estimator}){only}")
         for text in (method.title, method.paper, f"diffclust/methods/{method.module}.py"):
             print(textwrap.fill(text, 80, initial_indent="    ", subsequent_indent="      "))
@@ -54,16 +54,17 @@ def compare(
     data: DataArgument,
     k: Clusters,
     methods: Annotated[
-        str, typer.Option(help="Of `diffclust methods`, with commas between; 'all' for all that fit the data.")
+        str,
+        typer.Option(help="Names from `diffclust methods`, with commas; 'all': every method that can handle the data."),
     ] = "tell,kmeansnet,kmeans",
-    seeds: Annotated[int, typer.Option(help="How many seeds each.", min=1)] = 3,
+    seeds: Annotated[int, typer.Option(help="Number of seeds per method.", min=1)] = 3,
     jobs: Annotated[
-        int | None, typer.Option(help="Processes at once; 0 for this one alone, without a time limit.", min=0)
+        int | None, typer.Option(help="Parallel processes; 0: run in this process, without a time limit.", min=0)
     ] = None,
-    time_limit: Annotated[float, typer.Option(help="Seconds that a run may take.", min=1)] = 600,
+    time_limit: Annotated[float, typer.Option(help="Time limit of a run, in seconds.", min=1)] = 600,
     device: Device = "auto",
     out: Annotated[Path | None, typer.Option(help="Also write every run to this .csv file.")] = None,
-    plot: Annotated[Path | None, typer.Option(help="Also draw the runs into this .html file.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Also plot the runs to this .html file.")] = None,
     column: ColumnOption = None,
     skip: Skip = None,
     label: Label = None,
@@ -133,7 +134,7 @@ def fitting(names: list[str], rows: Any, k: int) -> list[str]:
         if needs > free:
             say(f"{name} is left out: {n} rows would need {needs / GB:.1f} GB, and {free / GB:.1f} GB are free.")
         elif name in BASELINES and not getattr(BASELINES[name].load(), "signed", True) and rows.min() < 0:
-            say(f"{name} is left out: it is for values of zero and more, and the smallest is {rows.min():g}.")
+            say(f"{name} is left out: it needs values >= 0, and the smallest is {rows.min():g}.")
         else:
             kept.append(name)
     return kept
@@ -165,7 +166,7 @@ def say_failures(runs: list[dict[str, Any]]) -> None:
     for name, failure in failures:
         say(f"{name}: {failure}")
     if all(run["failure"] for run in runs):
-        raise RuntimeError("No run came to its end.")
+        raise RuntimeError("No run finished.")
 
 
 def demo(
@@ -203,7 +204,7 @@ def demo(
     sureness = estimator.predict_proba(images).max(1)
     write_png(picture, cluster_sheet(images, estimator.labels_, sureness, centers))
     save(estimator, out / "model", beside(Source("digits"), record))
-    print(f"{picture}: a row a cluster, its decoded centre first, then its surest members.")
+    print(f"{picture}: one line per cluster: its decoded centre, then its most certain members.")
     print(f"{out / 'model'}: the model; try 'diffclust explain {out / 'model'} --row 7'.")
     try:
         page = estimator.report(out / "report.html", images, y, title="TELL on handwritten digits")
@@ -270,7 +271,7 @@ def print_runs(runs: list[dict[str, Any]], stability: dict[str, float | None]) -
         cells += [f"{mean(run[key] for run in own):.{places}f}" if own else "" for key, places in COSTS]
         rows.append([name, *cells])
     print_table(["", *columns, "stability", "seconds", "GB"], rows)
-    print("Scores are in percent, higher is better. Silhouette: how well clusters keep together, and apart from")
+    print("Scores are in percent, higher is better. Silhouette: how compact clusters are, and how far from")
     print("others. Stability: how much the clusters of different seeds agree.")
 
 

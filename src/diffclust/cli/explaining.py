@@ -25,20 +25,20 @@ SHOWN = 12  # features or contributions in a table
 def explain(
     model: Model,
     data: RowsArgument = None,
-    row: Annotated[int | None, typer.Option(help="Why is this row where it is? Counted from 0.")] = None,
+    row: Annotated[int | None, typer.Option(help="Explain why this row (counted from 0) is in its cluster.")] = None,
     pair: Annotated[
-        int | None, typer.Option("--with", help="Why is --row together with, or apart from, this one?")
+        int | None, typer.Option("--with", help="Explain why --row and this row share a cluster or not.")
     ] = None,
-    cluster: Annotated[int | None, typer.Option(help="What is this cluster?")] = None,
+    cluster: Annotated[int | None, typer.Option(help="Describe this cluster.")] = None,
     embeddings: Embeddings = None,
     as_json: Annotated[bool, typer.Option("--json", help="Everything, as JSON.")] = False,
     device: Device = "auto",
 ) -> None:
     """Say why: a row, a pair of rows, a cluster, or else the model."""
     if row is not None and cluster is not None:
-        raise Wrong("--row and --cluster are two questions: ask one.")
+        raise Wrong("Give either --row or --cluster, not both.")
     if pair is not None and row is None:
-        raise Wrong("--with needs --row: which two rows?")
+        raise Wrong("--with needs --row.")
     from ..saving.load import opened
 
     saved = opened(model)
@@ -70,23 +70,23 @@ def explain(
         _print_inputs(said, estimator, X, asked, sparse=names is not None)
         _print_sum(said, said.margin if pair is None else said.evidence)
         if said.feature_names is None:
-            print(f"What that means in pixels: the heat maps of 'diffclust report {model}'.")
+            print(f"For heat maps of the pixels, write a report: 'diffclust report {model}'.")
 
 
 def report(
     model: Model,
     data: Annotated[
-        str | None, typer.Argument(help="Rows, by default those of the fit; or a second model, to compare the two.")
+        str | None, typer.Argument(help="Rows (default: the training rows), or a second model to compare with.")
     ] = None,
     rows: Annotated[str | None, typer.Argument(help="Rows to compare two models on.")] = None,
     new: Annotated[
-        str | None, typer.Option(help="Rows of a later date: what changed since those of the fit, or of DATA?")
+        str | None, typer.Option(help="Later rows: report what changed since the training rows, or since DATA.")
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="The page; by default report.html or comparison.html in the model's folder.")
+        Path | None, typer.Option(help="Output file (default: report.html or comparison.html in the model's folder).")
     ] = None,
-    sample: Annotated[int, typer.Option(help="How many rows the page of one model shows.", min=10)] = 2000,
-    layout: Annotated[str, typer.Option(help="Of the map of one model: t-SNE or PCA.")] = "t-SNE",
+    sample: Annotated[int, typer.Option(help="Number of rows in the report of one model.", min=10)] = 2000,
+    layout: Annotated[str, typer.Option(help="Layout of the map in the report of one model: t-SNE or PCA.")] = "t-SNE",
     title: Annotated[str | None, typer.Option(help="Of the page.")] = None,
     names: Annotated[
         Path | None, typer.Option(help="Names of clusters and rows, as a report saves them (.json, .csv).")
@@ -106,7 +106,7 @@ def report(
     source = source_of(saved, "report", rows if other is not None else data, embeddings)
     if other is not None or new is not None:
         path = _compared(saved, estimator, source, other, new, out=out, title=title, device=device)
-        print(f"{path}: open it in any browser; it needs no network.")
+        print(f"{path}: open it in any browser; it works offline.")
         return
     out = out or model / "report.html"
     check_out(out, folder=False, reads=source.data)
@@ -125,7 +125,7 @@ def report(
         **_beside(source, shown),
     )
     print_unlabelled(y)
-    print(f"{path}: open it in any browser; it needs no network.")
+    print(f"{path}: open it in any browser; it works offline.")
 
 
 def _beside(source: Source, shown: Any) -> dict[str, Any]:

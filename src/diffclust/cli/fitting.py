@@ -43,16 +43,18 @@ def fit(
     k: SomeClusters = "auto",
     out: Annotated[
         Path | None,
-        typer.Option(help="Folder for the model and labels.csv; else runs/NAME of DATA, numbered where that is there."),
+        typer.Option(help="Folder for the model and labels.csv (default: runs/NAME of DATA, numbered if it exists)."),
     ] = None,
     method: Annotated[str, typer.Option(help="See 'diffclust methods'.")] = "tell",
     seed: Seed = 0,
-    epochs: Annotated[int | None, typer.Option(help="Of clustering; the default follows the data.")] = None,
-    restarts: Annotated[int, typer.Option(help="Whole runs, of which the best is kept by a label-free rule.")] = 1,
+    epochs: Annotated[
+        int | None, typer.Option(help="Epochs of clustering; the default depends on the size of the data.")
+    ] = None,
+    restarts: Annotated[int, typer.Option(help="Number of restarts; a rule without labels keeps one.")] = 1,
     device: Device = "auto",
     setting: Setting = None,
-    checkpoint: Annotated[Path | None, typer.Option(help="Folder to keep the state in, to survive a kill.")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint, exactly.")] = False,
+    checkpoint: Annotated[Path | None, typer.Option(help="Folder for checkpoints, to resume after a crash.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Resume exactly from the checkpoint.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress bar.")] = False,
     column: ColumnOption = None,
     skip: Skip = None,
@@ -71,7 +73,7 @@ def fit(
     from ..engine.distributed import distributed
 
     if resume and checkpoint is None:
-        raise Wrong("--resume needs --checkpoint: where is the state?")
+        raise Wrong("--resume needs --checkpoint.")
     out = out or _free_folder(data)
     record = TrainingRecord()
     settings = {
@@ -111,7 +113,7 @@ def fit(
     else:
         finished.print()
         if finished.interrupted:
-            say(f"stopped: the model in {out} is as far as training had come.{_how_to_go_on(checkpoint)}")
+            say(f"stopped: the model in {out} is the state at which training stopped.{_how_to_go_on(checkpoint)}")
     finished.warn()
     raise typer.Exit(finished.exit_code(strict))
 
@@ -125,7 +127,7 @@ def _check_places(data: str, out: Path, checkpoint: Path | None, resume: bool) -
     if out.is_dir():
         check_out(out / LABELS, folder=False, reads=data)
     if _is_begun(checkpoint) and not (resume or times_restarted()):
-        raise Wrong(f"{checkpoint} holds a checkpoint: add --resume to go on from it, or remove it.")
+        raise Wrong(f"{checkpoint} holds a checkpoint: add --resume to continue from it, or remove it.")
 
 
 def _save(finished: FinishedFit, files: dict[str, bytes], own: dict[str, list[Any]], checkpoint: Path | None) -> None:
@@ -153,7 +155,7 @@ def _save(finished: FinishedFit, files: dict[str, bytes], own: dict[str, list[An
 
 
 def _how_to_go_on(checkpoint: Path | None) -> str:
-    return f" Add --resume to go on from {checkpoint}." if _is_begun(checkpoint) else ""
+    return f" Add --resume to continue from {checkpoint}." if _is_begun(checkpoint) else ""
 
 
 @contextmanager
@@ -192,7 +194,7 @@ def _own_columns(source: Source, shown: Any, keep: list[str] | None) -> dict[str
         if name not in names:
             raise Wrong(f"--keep {name}: there is no such column; there are {', '.join(names[:10])}.")
         if name in ("row", "file", "label"):
-            raise Wrong(f"--keep {name}: the labels' file has a column of that name.")
+            raise Wrong(f"--keep {name}: the file of labels already has a column of that name.")
     cells = columns_of(shown, wanted)
     return own | {name: ["" if value is None or value != value else value for value in cells[name]] for name in cells}
 
@@ -224,7 +226,7 @@ def describe(
     else:
         print_reading(reading, X.shape[0], data)
     if classes is not None:
-        print(f"Labels of {classes} classes are there: for scores alone.")
+        print(f"Labels of {classes} classes were found; they are used only for scores.")
 
 
 def _is_begun(checkpoint: Path | None) -> bool:

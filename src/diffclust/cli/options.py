@@ -48,35 +48,35 @@ DataArgument = Annotated[
     ),
 ]
 Model = Annotated[Path, typer.Argument(help="Folder of a fitted model.")]
-Clusters = Annotated[int, typer.Option("-k", "--clusters", help="How many clusters.")]
+Clusters = Annotated[int, typer.Option("-k", "--clusters", help="Number of clusters.")]
 SomeClusters = Annotated[
-    str, typer.Option("-k", "--clusters", metavar="NUMBER|auto", help="How many clusters; auto: as many as there are.")
+    str, typer.Option("-k", "--clusters", metavar="NUMBER|auto", help="Number of clusters; auto: estimate it.")
 ]
 Setting = Annotated[
     list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Any other setting of the method.")
 ]
 ColumnOption = Annotated[
     list[str] | None,
-    typer.Option("--column", metavar="NAME=KIND", help="Read it as number, category, date, text or skip."),
+    typer.Option("--column", metavar="NAME=KIND", help="Type of a column: number, category, date, text or skip."),
 ]
 Skip = Annotated[list[str] | None, typer.Option("--skip", metavar="NAME", help="Leave this column out.")]
 Label = Annotated[
     str | None,
-    typer.Option("--label", metavar="NAME", help="The column of true labels: for scores, never for the fit."),
+    typer.Option("--label", metavar="NAME", help="Column of true labels, for scores only, never for the fit."),
 ]
 Embeddings = Annotated[
-    Path | None, typer.Option(help="A .npy file with a row for each row of DATA: cluster by these, and show DATA.")
+    Path | None, typer.Option(help="A .npy file with one embedding per row of DATA: cluster these, and show DATA.")
 ]
 Keep = Annotated[
     list[str] | None,
-    typer.Option("--keep", metavar="NAME", help="Write this column of DATA beside the labels; 'all' for all of them."),
+    typer.Option("--keep", metavar="NAME", help="Also write this column of DATA to the labels; 'all': every column."),
 ]
-Json = Annotated[bool, typer.Option("--json", help="The answer as JSON, for scripts.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON, for scripts.")]
 Config = Annotated[
     Path | None,
     typer.Option("--config", is_eager=True, callback=read_config, help="A .toml file with any of these options."),
 ]
-Seed = Annotated[int, typer.Option(help="Same seed, same answer.")]
+Seed = Annotated[int, typer.Option(help="Random seed.")]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
 
 
@@ -95,9 +95,7 @@ def estimator_of(name: str, k: int | str, settings: dict[str, Any]) -> Any:
     if method is None:
         known = ", ".join(m.name for m in METHODS)
         if any(m.name == name for m in TRANSDUCTIVE):
-            raise Wrong(
-                f"{name} labels only the rows it is given, so there is no model to keep: see compare, or {known}."
-            )
+            raise Wrong(f"{name} cannot label new rows, so there is no model to save: use compare, or {known}.")
         raise Wrong(f"Unknown method {name!r}: choose from {known}.")
     return method.load()(k, **settings)
 

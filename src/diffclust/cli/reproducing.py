@@ -17,21 +17,25 @@ if TYPE_CHECKING:
 
 def reproduce(
     table: Annotated[str, typer.Argument(help="PAPER/TABLE, as --list names them.", show_default=False)] = "",
-    show_all: Annotated[bool, typer.Option("--list", help="Which tables there are, with their runs.")] = False,
-    show: Annotated[bool, typer.Option("--show", help="Print what is there; run nothing.")] = False,
+    show_all: Annotated[bool, typer.Option("--list", help="List the tables and their recorded runs.")] = False,
+    show: Annotated[bool, typer.Option("--show", help="Print recorded results; run nothing.")] = False,
     quick: Annotated[bool, typer.Option("--quick", help="A small version, in a minute.")] = False,
-    seeds: Annotated[int | None, typer.Option(help="Runs of each row; else the table's, 5 or 10.", min=1)] = None,
+    seeds: Annotated[int | None, typer.Option(help="Runs per row (default: the table's, 5 or 10).", min=1)] = None,
     only: Annotated[
         list[str] | None,
-        typer.Option(metavar="TEXT", help='Rows with this in them ("mnist: TELL"); may be repeated.'),
+        typer.Option(metavar="TEXT", help='Only rows that contain this text ("mnist: TELL"); may be repeated.'),
     ] = None,
     search: Annotated[
-        bool, typer.Option("--search", help="Let validation labels choose λ, too, where the paper does.")
+        bool, typer.Option("--search", help="Also choose λ by validation labels where the paper does.")
     ] = False,
-    minutes: Annotated[float | None, typer.Option(help="Stop after so long; call again to go on.", min=0.0)] = None,
+    minutes: Annotated[
+        float | None, typer.Option(help="Stop after so many minutes; run again to continue.", min=0.0)
+    ] = None,
     device: Device = "auto",
-    results: Annotated[Path | None, typer.Option(help="Folder of the CSV files; else benchmarks/results.")] = None,
-    checkpoint: Annotated[Path | None, typer.Option(help="Folder for what is begun; else runs/reproduce.")] = None,
+    results: Annotated[Path | None, typer.Option(help="Folder of the CSV files (default: benchmarks/results).")] = None,
+    checkpoint: Annotated[
+        Path | None, typer.Option(help="Folder for unfinished runs (default: runs/reproduce).")
+    ] = None,
 ) -> None:
     """Run a paper's table again, and print it beside the published figures."""
     from ..reproduce.record import Records
@@ -45,7 +49,7 @@ def reproduce(
     wanted = wanted.only(only) if only else wanted
     wanted = wanted.quick() if quick else wanted
     if search and not any(row.weights for row in wanted.rows):
-        raise ValueError(f"--search: no row of {wanted.name} that is asked for has a λ that labels may choose.")
+        raise ValueError(f"--search: no row of {wanted.name} that was selected has a λ to choose by labels.")
     count = seeds or (2 if quick else wanted.seeds)
     records = Records(folder)
     whole = True
@@ -65,9 +69,9 @@ def reproduce(
     if whole and not show and not any(records.of(row.spec) for row in wanted.rows if row.spec):
         raise Wrong(f"{wanted.name}: nothing of it could be run.")
     if quick:
-        print("A small version: its figures say only that everything runs.")
+        print("This is a small version: it only shows that everything runs.")
     if not whole:
-        print(f"Stopped after {minutes:g} minutes: the same command goes on from here.")
+        print(f"Stopped after {minutes:g} minutes: run the same command again to continue.")
 
 
 def _list_tables(tables: "list[PaperTable]", records: "Records") -> None:

@@ -22,7 +22,7 @@ def print_number(choice: dict[str, Any] | None) -> None:
     if choice is None:
         return
     if choice["n_clusters"] == 1:
-        print("1 cluster: networks trained on different halves of the rows see no clusters that both agree on.")
+        print("1 cluster: networks trained on different halves of the rows do not agree on any clusters.")
         return
     by_score = sorted(zip(choice["scores"], choice["candidates"], strict=True), reverse=True)[:3]
     at = choice["candidates"].index(choice["n_clusters"])
@@ -54,4 +54,4 @@ def print_unlabelled(y: Any) -> None:
 
     missing = 0 if y is None else len(y) - int(is_labelled(y).sum())
     if missing:
-        print(f"{missing:,} of {len(y):,} rows have no label: the scores against labels are of the others.")
+        print(f"{missing:,} of {len(y):,} rows have no label: the scores against labels leave them out.")

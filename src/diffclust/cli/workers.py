@@ -168,7 +168,7 @@ def run_all(contest: Contest, tasks: Sequence[Task], jobs: int, limit: float) ->
                     slow.add(task.method)
             for task in [task for task in waiting if task.method in slow]:
                 waiting.remove(task)
-                yield task, Ran(failure="not begun: another seed took too long")
+                yield task, Ran(failure="skipped: another seed took too long")
     finally:
         for worker in workers:
             worker.end()

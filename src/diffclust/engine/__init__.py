@@ -1,35 +1,35 @@
-"""The only training loop, and everything a method file must never mention.
+"""The training loop and everything around it that method files do not need to mention.
 
 A fit reads downwards: `estimator.fit` builds restarts, `loop.train` runs them epoch by epoch, a step is `Phase.step`::
 
-    model.py        what a method says: a loss, an assignment, and hooks around a step
-    placing.py      where the centres begin
-    pretraining.py  what the network learns from before the method's own loss, or beside it
-    rows.py         samples where they are: in memory, on a disk, in a sparse matrix, in a torch Dataset
-    data.py         the same as the methods see them: floating point, on the device, a batch at a time
-    feed.py         the batches of training, drawn anew every epoch
+    model.py        the interface of a method: loss, assignment, and hooks around a step
+    placing.py      initial centres
+    pretraining.py  pretraining tasks, also used next to the method's own loss
+    rows.py         access to samples in memory, on disk, in a sparse matrix or in a torch Dataset
+    data.py         samples as methods see them: floating point, on the device, in batches
+    feed.py         the training batches, shuffled every epoch
     phase.py        one phase of training: start, epochs of steps, finish
-    last_finite.py  the state that a run goes back to when its loss is not finite
-    wide.py         one with more clusters than are wanted, joined at its end
-    restart.py      one run of a fit: its phases, its random numbers, its entry in the checkpoint
-    loop.py         train(): restarts to their results
-    run.py          a finished restart, measured without labels
-    checkpoint.py   the state of a fit in a folder, so that a killed one goes on exactly
-    disk.py         files written whole, read safely, and folders for one at a time
-    guard.py        against clusters that die while the loss falls
+    last_finite.py  the last finite state, restored if the loss is not finite
+    wide.py         a phase with extra clusters, which are merged at its end
+    restart.py      one run of a fit: its phases, random numbers and checkpoint entry
+    loop.py         train(): runs restarts to their results
+    run.py          a finished restart and its label-free measurements
+    checkpoint.py   the state of a fit in a folder, to resume exactly after a kill
+    disk.py         atomic writes, safe reads, folder locks
+    guard.py        goes back if clusters empty while the loss falls
     distributed.py  several processes that share a fit
-    runtime.py      device, precision, borrowed random numbers
+    runtime.py      device, precision, scoped random numbers
     optimizers.py   the optimisers by name
     accelerate/     steps as CUDA graphs, runs stacked into one, fused kernels
 
-Words of our own::
+Terms::
 
-    restart         a run of a fit from a seed of its own; `n_init` of them, of which one is kept
+    restart         one run of a fit with its own seed; of `n_init` restarts one is kept
     phase           a part of a restart with one loss: pretraining, clustering
-    graph_key       whatever a step depends on beside tensors; each value gets a CUDA graph of its own
-    stack_key       models of one key differ in numbers alone, so that `torch.vmap` can take their steps together
-    resting         parts of a model that a step does not move, by name
-    told            of a row: what the user knows of it, a class or a link to another row
-    origin          what is subtracted from columns far from zero, in float64, before rows become float32
+    graph_key       the non-tensor values that a step depends on; each value gets its own CUDA graph
+    stack_key       models with the same key differ only in tensor values, so `torch.vmap` can train them together
+    resting         names of the parts of a model that a step does not change
+    told            what the user knows about a row: its class, or a link to another row
+    origin          offset subtracted in float64 from columns far from zero, before rows become float32
     event           something the user should know about a run: a repair, a collapse, an interruption
 """

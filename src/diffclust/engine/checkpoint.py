@@ -1,8 +1,8 @@
-"""Checkpoints: the whole state of a fit in one file, so that a killed run goes on as if nothing had happened.
+"""Checkpoints: the whole state of a fit in one file, so that a killed run can resume exactly.
 
-A checkpoint is written aside, flushed to disk and renamed, and starts with its own SHA-256. The last two are kept:
-whatever moment a kill hits, at least one of them is whole. Tensors are safetensors, the rest is JSON: no pickle.
-A folder is for one fit at a time.
+A checkpoint is written to a temporary file, flushed to disk and renamed, and starts with its own SHA-256. The last two
+are kept, so at least one is complete at any moment. Tensors are safetensors, the rest is JSON: no pickle. A folder
+serves one fit at a time.
 """
 
 import contextlib
@@ -77,7 +77,7 @@ _kept: ContextVar[bool] = ContextVar("kept", default=False)
 
 @contextlib.contextmanager
 def keeping_checkpoints() -> Iterator[None]:
-    """Inside, a fit that is done does not clear its checkpoint: the caller does, once the result is saved."""
+    """A context in which a finished fit does not clear its checkpoint: the caller does, after saving the result."""
     token = _kept.set(True)
     try:
         yield
@@ -87,7 +87,7 @@ def keeping_checkpoints() -> Iterator[None]:
 
 @contextlib.contextmanager
 def restoring() -> Iterator[None]:
-    """Errors inside are of a checkpoint that does not fit the model, and say so."""
+    """A context in which errors are reported as those of a checkpoint that does not fit the model."""
     try:
         yield
     except (*MALFORMED, RuntimeError) as error:
@@ -96,7 +96,7 @@ def restoring() -> Iterator[None]:
 
 
 class CheckpointFolder:
-    """Numbered checkpoints in a folder; the newest whole one counts."""
+    """Numbered checkpoints in a folder; the newest complete one counts."""
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = Path(folder)
@@ -108,7 +108,7 @@ class CheckpointFolder:
             raise type(error)(error.errno, f"checkpoint: {error.strerror}", str(self.folder)) from error
 
     def reserved(self) -> contextlib.AbstractContextManager[None]:
-        """Inside, the folder is for one fit alone."""
+        """A context in which the folder belongs to one fit."""
         busy = f"checkpoint={self.folder}: another fit is at work in this folder. Give each fit a folder of its own."
         return only_user(self.folder, busy, PATIENCE)
 
@@ -149,13 +149,13 @@ class CheckpointFolder:
         return None
 
     def clear(self) -> None:
-        """The work is done: nothing to go on with."""
+        """Remove the checkpoints of a finished fit."""
         for path in [*self.files(), *self.folder.glob(NAME.format("[0-9]" * 8) + ASIDE)]:
             path.unlink(missing_ok=True)
 
 
 def snapshot(state: Any) -> Any:
-    """A copy on the CPU, since training goes on with the tensors."""
+    """A copy on the CPU, because training continues to change the tensors."""
     if isinstance(state, Tensor):
         return state.detach().cpu().clone()
     if isinstance(state, dict):
@@ -166,10 +166,10 @@ def snapshot(state: Any) -> Any:
 
 
 class Checkpoint:
-    """Where a fit stands, an entry a restart; without a folder nothing is kept.
+    """The state of a fit, with one entry per restart; without a folder nothing is kept.
 
-    An entry has "result" (of a restart that is done), "phases" (what each finished phase left behind, by name) and
-    "current" (the name and the state of the phase that is on its way).
+    An entry has "result" (of a finished restart), "phases" (the results of finished phases, by name) and "current" (the
+    name and the state of the current phase).
     """
 
     def __init__(

@@ -27,32 +27,32 @@ FEWEST = 16  # rows: with fewer, matrix kernels change, and a row's last bits wo
 
 @dataclass(frozen=True)
 class Batch:
-    """Rows of one step. Where several processes share the work, each has a part of them: the mean of a loss is put
-    right by the loop, but whatever else a method takes over the rows it must take by `mean` and `total`."""
+    """The rows of one step. If several processes share a fit, each has a part of the batch: the loop corrects the mean
+    of the loss, but a method must compute every other statistic over rows with `mean` and `total`."""
 
-    x: Tensor  # (b, ...) samples as training sees them: changed at random, where the data are augmented
-    clean: Tensor  # the same samples as they are
+    x: Tensor  # (b, ...) samples as training sees them, augmented if the data are
+    clean: Tensor  # the same samples without augmentation
     index: Tensor  # (b,) their positions in the data set, for methods with per-sample state
-    # where the data have a neighbour graph, drawn for this batch: `neighbour`, or `near` where the batch is all rows
+    # with a neighbour graph: `neighbour`, or `near` if the batch is all rows
     neighbour: Tensor | None = None  # (b, ...) a neighbour of each sample
     near: Tensor | None = None  # (b, m) which of the batch's samples are neighbours of each
-    far: Tensor | None = None  # (b, s) which of the batch's samples, of all processes, each is pushed away from
-    # where something is known of the data, drawn for this batch:
+    far: Tensor | None = None  # (b, s) which of the batch's samples, of all processes, repel each sample
+    # with knowledge about some rows:
     told: Tensor | None = None  # (m + 2 p, ...) m samples whose cluster is known, and both parts of p pairs
     codes: Tensor | None = None  # (m,) these clusters
     together: Tensor | None = None  # (p,) whether the two of a pair are together, or apart
 
     def mean(self, values: Tensor) -> Tensor:
-        """The mean over the rows of the whole batch, of all processes: (b, ...) -> (...)."""
+        """The mean over the rows of the whole batch, across all processes: (b, ...) -> (...)."""
         return batch_mean(values)
 
     def total(self, *sums: Tensor) -> Sequence[Tensor]:
-        """Sums over these rows as sums over the whole batch; tensors of one type are exchanged at once."""
+        """Sums over these rows, summed across all processes; tensors of one type are exchanged together."""
         return totals(*sums)
 
 
 class Summary(NamedTuple):
-    """Of all rows; tensors have a number for each value of a row, (*row_shape,)."""
+    """Statistics of all rows; tensors have one number per value of a row, (*row_shape,)."""
 
     lows: Tensor
     highs: Tensor
@@ -93,12 +93,12 @@ def batches(n: int, batch_size: int) -> tuple[int, int]:
 
 
 class Data:
-    """Samples as the loop and the methods see them: floating point, on the device, a batch at a time.
+    """Samples as the loop and the methods see them: floating point, on the device, in batches.
 
-    Batches all have one size. An epoch has as many full batches as there are rows for, in a new order every time, and
-    the few rows left over are not in it; where more than a tenth would be left over, batches are made smaller instead.
+    All batches have the same size. An epoch has as many full batches as there are rows for, in a new random order, and
+    leaves out the few remaining rows; if more than a tenth would be left out, batches are made smaller instead.
 
-    Where several processes share the work, `own` are the rows this one goes over, and `slot` its part of a batch.
+    If several processes share the work, `own` are the rows of this process, and `slot` is its part of a batch.
     """
 
     def __init__(
@@ -153,11 +153,12 @@ class Data:
         return x if self.rows.divisor == 1 else x / self.rows.divisor
 
     def take_checked(self, index: Tensor) -> Tensor:
-        """`take`, refusing what is not finite; it waits for the device, so not in a training step."""
+        """`take`, but raises on values that are not finite; it synchronises with the device, so it is not for training
+        steps."""
         return self._checked(self.take(index), index)
 
     def block(self, start: int, stop: int) -> Tensor:
-        """Rows that follow one another, refusing what is not finite."""
+        """Consecutive rows; raises on values that are not finite."""
         return self._checked(self.values(self.rows.block(start, stop, self.device)), range(start, stop))
 
     def _checked(self, x: Tensor, index: Tensor | range) -> Tensor:
@@ -168,7 +169,7 @@ class Data:
             row = int(index[int(bad[0])])
             if self.rows.is_embedding:
                 raise ValueError(
-                    f"Training diverged: the network's embedding is not finite, first of row {row}. A smaller lr, or "
+                    f"Training diverged: the network's embedding is not finite, first in row {row}. A smaller lr, or "
                     "rows in other units, may help."
                 )
             raise ValueError(f"Input X contains NaN, infinity or a value too large for float32, first in row {row}.")
@@ -187,8 +188,8 @@ class Data:
         return torch.linspace(0, len(self) - 1, size, dtype=torch.float64, device=self.device).long()
 
     def portion(self, losses: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Means over this process's part of a batch, weighted so that over all processes they add up to the means over
-        the whole batch."""
+        """A weight for means over this part of a batch, so that the sum over all processes is the mean over the whole
+        batch."""
         if self.processes.alone:
             return losses
         share = (self.slot.stop - self.slot.start) / self.batch_size
@@ -199,8 +200,8 @@ class Data:
         return totals(*sums)
 
     def map(self, fn: Callable[[Tensor], Tensor], index: Tensor | None = None) -> Tensor:
-        """fn of all rows, or of the rows at `index`, in order. A row's result does not depend on the rows asked for
-        with it. Processes that share the work each compute a part, and all get all results."""
+        """Apply fn to all rows, or to the rows at `index`, in order. A row's result does not depend on the other rows.
+        Processes that share the work compute a part each, and all get all results."""
         if self.processes.alone or (index is not None and len(index) <= max(CHUNK, self.processes.size)):
             return self._map(fn, index)
         if index is None:
@@ -250,7 +251,7 @@ class Data:
 
     @functools.cached_property
     def summary(self) -> Summary:
-        """One pass over the values; refuses what is not finite."""
+        """Statistics from one pass over the values; raises on values that are not finite."""
         total = torch.zeros(self.row_shape, dtype=torch.float64, device=self.device)
         squares, zeros = torch.zeros_like(total), torch.zeros_like(total)
         origin = torch.zeros((), dtype=torch.float64) if self.rows.origin is None else self.rows.origin

@@ -1,4 +1,4 @@
-"""Files on a disk: written whole or not at all, read only where they are files, a folder for one at a time."""
+"""Files on disk: atomic writes, reads of regular files only, locks on folders."""
 
 import contextlib
 import errno
@@ -74,7 +74,7 @@ def read_regular(path: Path, most: int | None = None) -> bytes:
         if not stat.S_ISREG(status.st_mode):
             raise ValueError(f"{path} is not a regular file.")
         if most is not None and status.st_size > most:
-            raise ValueError(f"{path} has {status.st_size:,} bytes, more than the {most:,} it may have.")
+            raise ValueError(f"{path} has {status.st_size:,} bytes, more than the {most:,} allowed.")
         with os.fdopen(handle, "rb", closefd=False) as file:
             return file.read()
     finally:

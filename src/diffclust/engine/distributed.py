@@ -1,9 +1,9 @@
-"""More than one process: who they are, what each works on, and how they stay together.
+"""Several processes that share a fit: who they are, what each computes, and how they stay in sync.
 
-Every process runs the same program on the same data. They agree on all that is random about a fit as a whole: weights,
-order of rows, first centres. Of each batch, and of each pass over all rows, a process takes its part; sums and
-gradients are added up (`nn/parallel.py`), so that all hold the same model after every step. The first process leads: it
-alone writes and speaks.
+Every process runs the same program on the same data. They agree on everything random about the fit as a whole: weights,
+order of rows, initial centres. A process computes its part of each batch and of each pass over all rows; sums and
+gradients are added up (`nn/parallel.py`), so all processes hold the same model after every step. Only the first
+process, the leader, writes files and prints.
 """
 
 import contextlib
@@ -28,7 +28,8 @@ ERRORS = {error.__name__: error for error in (ValueError, TypeError, NotImplemen
 
 @dataclass(frozen=True)
 class Processes:
-    """Those that share a fit, seen from one of them. Alone, every method does nothing, or gives back what it got."""
+    """The processes that share a fit, seen from one of them. With one process, every method does nothing or returns its
+    input."""
 
     rank: int = 0
     size: int = 1
@@ -43,18 +44,19 @@ class Processes:
         return self.rank == 0
 
     def part(self, n: int) -> slice:
-        """This process's share of n things in a row."""
+        """This process's range of n items."""
         return slice(self.rank * n // self.size, (self.rank + 1) * n // self.size)
 
     def parts(self, n: int) -> list[slice]:
-        """Everyone's."""
+        """Every process's range of n items."""
         return [Processes(rank, self.size).part(n) for rank in range(self.size)]
 
     # ---- staying together
 
     @contextlib.contextmanager
     def together(self) -> Iterator[None]:
-        """What fails in one process fails in all of them, with its words: nobody waits for one that has gone."""
+        """A context in which an error in one process is raised in all of them, so no process waits for one that has
+        failed."""
         if self.alone:
             yield
             return
@@ -74,7 +76,7 @@ class Processes:
                 raise ERRORS.get(kind, RuntimeError)(f"In process {rank}: {message}")
 
     def of_leader(self, make: Callable[[], T]) -> T:
-        """What the leader makes, for all."""
+        """The leader's value, sent to all processes."""
         if self.alone:
             return make()
         box: list[Any] = [None]
@@ -84,13 +86,13 @@ class Processes:
         return box[0]
 
     def check_same(self, things: dict[str, Any]) -> None:
-        """Everyone must have come with the same."""
+        """Raise if the processes do not all have the same values."""
         for rank, others in enumerate(self.every(things)):
             for name, thing in things.items():
                 if others.get(name) != thing:
                     raise ValueError(
                         f"The processes differ in {name}: process {self.rank} has {thing!s:.80}, process {rank} "
-                        f"{others.get(name)!s:.80}. Each needs the same, and takes its part."
+                        f"{others.get(name)!s:.80}. All need the same; each takes its part."
                     )
 
     def every(self, value: T) -> list[T]:
@@ -104,15 +106,15 @@ class Processes:
     # ---- working together
 
     def sharing(self) -> contextlib.AbstractContextManager[None]:
-        """Inside, batches are shared."""
+        """A context in which batches are shared."""
         return contextlib.nullcontext() if self.alone else shared()
 
     def randomness(self, common: Randomness) -> Randomness:
-        """For what is random about single rows: of each process its own."""
+        """A context for random numbers of single rows, which differ between processes."""
         return common if self.alone else common.branch(self.rank)
 
     def join(self, part: Tensor, sizes: list[int]) -> Tensor:
-        """Everyone's rows, one after the other; `sizes` says how many each has."""
+        """The rows of all processes in order; `sizes` has the number of each."""
         if self.alone:
             return part
         row = part.element_size() * int(part.shape[1:].numel())
@@ -125,7 +127,7 @@ class Processes:
 
     @torch.no_grad()
     def add_gradients(self, parameters: Iterable[Tensor]) -> None:
-        """Each gradient becomes the sum of everyone's."""
+        """Replace each gradient by the sum over all processes."""
         if self.alone:
             return
         gradients = [p.grad for p in parameters if p.grad is not None]
@@ -138,7 +140,7 @@ class Processes:
 
     @torch.no_grad()
     def align(self, model: nn.Module) -> None:
-        """The leader's parameters and buffers for all: other hardware rounds differently."""
+        """Send the leader's parameters and buffers to all processes, because other hardware rounds differently."""
         if not self.alone:
             for value in model.state_dict().values():
                 whole = value.contiguous()
@@ -151,13 +153,13 @@ _current = ALONE
 
 
 def current_processes() -> Processes:
-    """Those among whom a fit that begins now is shared."""
+    """The processes that share a fit which starts now."""
     return _current
 
 
 @contextlib.contextmanager
 def alone() -> Iterator[None]:
-    """Inside, nothing is shared."""
+    """A context in which nothing is shared."""
     global _current
     before, _current = _current, ALONE
     try:
@@ -187,10 +189,10 @@ def _begin() -> None:
 
 @contextlib.contextmanager
 def distributed() -> Iterator[Processes]:
-    """Inside, every `fit` is shared by several processes.
+    """A context in which several processes share every `fit`.
 
-    They are those that torchrun started, or those of torch's default process group where there is one. All of them must
-    come here, with the same settings and data. Elsewhere, nothing changes. ::
+    The processes are those that torchrun started, or those of torch's default process group if there is one. All of
+    them must enter the context, with the same settings and data. Without torchrun nothing changes. ::
 
         with diffclust.distributed() as processes:
             model = TELL(10, random_state=0).fit(X)

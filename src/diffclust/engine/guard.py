@@ -1,4 +1,4 @@
-"""Against clusters that die or dissolve while the loss falls."""
+"""Detects clusters that empty or dissolve while the loss falls, and goes back."""
 
 import math
 from typing import TYPE_CHECKING, Any
@@ -15,13 +15,13 @@ RISE, SLACK = 1.15, 0.01  # more scatter than RISE times the least plus SLACK: c
 
 
 class Guard:
-    """Keeps a model's last sound state, to go back to. Clusters go wrong in two ways: they merge, and the effective
-    number of clusters falls below that at the start; or the centres drift together, and the scatter rises, the share
-    of the embedding's variance left inside clusters.
+    """Keeps the last good state of a model, to go back to. Clusters can fail in two ways: they merge, and the effective
+    number of clusters falls below that at the start; or the centres drift together, and the scatter (the share of
+    the embedding's variance within clusters) rises.
 
     Args:
-        keep_from: a state is kept where its effective number is at least this share of the first.
-        advice: what the user is told to try.
+        keep_from: keep a state only if its effective number of clusters is at least this share of the first.
+        advice: what the warning tells the user to try.
     """
 
     def __init__(
@@ -38,8 +38,8 @@ class Guard:
         self.trouble = ""
 
     def look(self, sizes: Tensor, scatter: float | None = None) -> bool:
-        """Whether a model with clusters of these sizes, and of this scatter where the method knows it, is sound. It is
-        kept if so, and if no state before had less scatter."""
+        """Whether a model with these cluster sizes, and this scatter if the method computes it, is good. If so, and if
+        no earlier state had less scatter, it is kept."""
         number = effective_number(sizes.double().cpu().numpy())
         self.first = self.first or number
         self.trouble = ""
@@ -53,7 +53,7 @@ class Guard:
         return not self.trouble
 
     def go_back(self, epoch: int) -> None:
-        """To the state that was kept, and stop there."""
+        """Restore the kept state, and stop."""
         self.model.load_state_dict(self.state)
         self.model.finished = True
         what, where = ("die", "last sound epoch") if self.least_scatter == math.inf else ("dissolve", "best partition")

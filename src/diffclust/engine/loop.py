@@ -1,4 +1,4 @@
-"""The only training loop."""
+"""The training loop."""
 
 import contextlib
 from collections.abc import Hashable, Sequence
@@ -8,10 +8,11 @@ from .restart import Job, Restart
 
 
 def train(restarts: Sequence[Restart]) -> None:
-    """Train every restart until it has a result. Those that may run side by side do so, one epoch of all after another;
-    what a restart gives does not depend on the others.
+    """Train every restart until it has a result. Restarts that may run side by side do so, one epoch of each at a time;
+    the result of a restart does not depend on the others.
 
-    Ctrl-C ends the phase of those that run: each is then measured as it is, and those not yet begun have no result.
+    Ctrl-C ends the phase of the running restarts: each is then measured in its current state, and restarts that have
+    not begun have no result.
     """
     jobs = list(dict.fromkeys(restart.job for restart in restarts))
     with contextlib.ExitStack() as watching:

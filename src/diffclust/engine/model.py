@@ -1,4 +1,4 @@
-"""What a method must say: its loss, its assignment, and what it does at which moment."""
+"""The interface of a method: its loss, its assignment, and hooks around training."""
 
 import contextlib
 from abc import ABC, abstractmethod
@@ -33,7 +33,7 @@ class Event(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """Of a batch, in float64."""
+    """The output of a model for a batch, in float64."""
 
     z: Tensor  # (b, d) embeddings
     logits: Tensor  # (b, k)
@@ -41,10 +41,10 @@ class Answer(NamedTuple):
 
 
 class Trainable(nn.Module, ABC):
-    """A loss and the hooks around a step. On a GPU the step is recorded once for each `graph_key` and then replayed. So
-    `loss`, `after_backward` and `after_step` may not wait for the device or branch on a tensor's value, and a Python
-    value that they read may change only together with `graph_key`. The other hooks are not recorded and may do all of
-    this."""
+    """A loss and hooks around a training step. On a GPU the step is captured once for each `graph_key` and then
+    replayed. So `loss`, `after_backward` and `after_step` must not synchronise with the device or branch on tensor
+    values, and a Python value that they read may change only together with `graph_key`. The other hooks are not
+    captured and may do all of this."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -57,7 +57,7 @@ class Trainable(nn.Module, ABC):
 
     @property
     def step_key(self) -> Hashable:
-        """All that a step depends on beside tensors."""
+        """All non-tensor values that a step depends on."""
         return self.graph_key, self.resting
 
     def resting_parameters(self) -> Iterator[nn.Parameter]:
@@ -74,7 +74,7 @@ class Trainable(nn.Module, ABC):
 
     @contextlib.contextmanager
     def evaluating(self) -> Iterator[None]:
-        """Inside, the model is in eval mode; afterwards it is in the mode it was in."""
+        """A context in which the model is in eval mode."""
         if not self.training:  # going through all modules takes longer than a forward pass of a few rows
             yield
             return
@@ -85,7 +85,7 @@ class Trainable(nn.Module, ABC):
             self.train()
 
     def training_state(self) -> dict[str, Any]:
-        """What a checkpoint must hold beside parameters and buffers."""
+        """What a checkpoint must hold besides parameters and buffers."""
         return {"events": [tuple(event) for event in self.events], "finished": self.finished}
 
     def load_training_state(self, state: dict[str, Any]) -> None:
@@ -93,20 +93,21 @@ class Trainable(nn.Module, ABC):
         self.finished = state["finished"]
 
     def prepare(self, batch: Batch) -> Batch:
-        """What `loss` sees of a batch; here random numbers may be drawn."""
+        """The input of `loss` for a batch; random numbers may be drawn here."""
         return batch
 
     @abstractmethod
     def loss(self, batch: Batch) -> Losses: ...
 
     def losses(self, batch: Batch) -> Losses:
-        """All that a step minimises: `loss`, and what a kind of model adds to every method's."""
+        """All terms that a step minimises: `loss`, and the terms that a kind of model adds for every method."""
         return self.loss(batch)
 
     def stack_key(self) -> Hashable | None:
-        """Models of one key can be trained as one, by `torch.vmap` over their tensors: so the key is all that `loss`
-        depends on beside tensors and `graph_key`. None, if the model cannot be: its loss draws random numbers, or keeps
-        something other than by filling buffers. A class with a loss of its own needs a `stack_key` of its own."""
+        """Models with the same key can be trained as one, by `torch.vmap` over their tensors. So the key must contain
+        everything that `loss` depends on besides tensors and `graph_key`. None if that is impossible: the loss draws
+        random numbers, or stores something other than by filling buffers. A class that overrides `loss` must also
+        override `stack_key`."""
         return None
 
     def reconstruct(self, x: Tensor) -> Tensor:
@@ -122,7 +123,7 @@ class Trainable(nn.Module, ABC):
         return {}
 
     def refresh(self, data: Data) -> None:
-        """Before the first step and every `interval` steps from there: what is computed over all rows."""
+        """Called before the first step and then every `interval` steps, for computations over all rows."""
 
     def before_training(self, data: Data) -> None: ...
     def before_epoch(self, epoch: int, data: Data) -> None: ...
@@ -133,10 +134,11 @@ class Trainable(nn.Module, ABC):
 
 
 class ClusterModel(Trainable):
-    """A network with a cluster layer behind it. A method that looks after its clusters sets `guard`.
+    """A network with a cluster layer. A method that watches its clusters sets `guard`.
 
-    By habit a method's model takes its estimator as a third argument, and copies the settings it needs: it keeps no
-    reference, so that changing the estimator later does not change what was fitted."""
+    By convention the constructor takes the estimator as its third argument and copies the settings it needs. It keeps
+    no reference, so changing the estimator later does not change the fitted model.
+    """
 
     start: Any  # where the centres begin: a `Start`, or a tensor of centres
 
@@ -148,8 +150,8 @@ class ClusterModel(Trainable):
         self.network_learns = any(parameter.requires_grad for parameter in autoencoder.parameters())
 
     def network_stack_key(self) -> Hashable | None:
-        """What the network depends on beside tensors. None where it cannot be stacked, as a user's own or one that
-        drops values at random, or where that would not pay: of convolutions."""
+        """The non-tensor values that the network depends on. None if it cannot be stacked, such as a user's own network
+        or one with dropout, or if that would not pay, as for convolutions."""
         network = self.autoencoder
         dense = type(network) in (DenseAutoencoder, RowAutoencoder) and self.network_learns
         still = not any(isinstance(module, nn.Dropout) for module in network.modules())
@@ -159,12 +161,12 @@ class ClusterModel(Trainable):
         return self.clusters.normalize(self.autoencoder.encode(x).float())
 
     def represent(self, x: Tensor) -> Tensor:
-        """What pretraining trains: the embedding, or the codes before it where a method has a map between the two."""
+        """What pretraining trains: the embedding, or the codes before it if the method has a map between the two."""
         return self.embed(x)
 
     def losses(self, batch: Batch) -> Losses:
-        """The method's own loss; where the data have a neighbour graph and the network learns, the loss of that graph;
-        and where something is known of some rows, the loss of that."""
+        """The method's own loss; plus the loss of the neighbour graph if there is one and the network is trained; plus
+        the loss of the knowledge about some rows if there is any."""
         if batch.far is None or not self.network_learns or "autoencoder" in self.resting:
             losses = self.loss(batch)
         else:
@@ -175,32 +177,32 @@ class ClusterModel(Trainable):
         return losses
 
     def knowledge_loss(self, batch: Batch) -> Tensor:
-        """How far the clusters are from what is known: see `nn.knowledge`."""
+        """The loss of the knowledge about some rows: see `nn.knowledge`."""
         assert batch.told is not None
         assert batch.codes is not None
         assert batch.together is not None
         return KNOWN * knowledge_loss(self.clusters, self.embed(batch.told), batch.codes, batch.together)
 
     def embedding_once(self, batch: Batch) -> contextlib.AbstractContextManager[None]:
-        """Inside, the samples and their neighbours go through the encoder once, as one batch."""
+        """A context in which the samples and their neighbours pass through the encoder once, as one batch."""
         return self.autoencoder.once(*([] if batch.neighbour is None else [batch.x, batch.neighbour]))
 
     def neighbour_loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """How far neighbours are apart and others near, and the embedded samples: see `nn.neighbours`."""
+        """The loss of the neighbour graph, and the embedded samples: see `nn.neighbours`."""
         assert batch.far is not None
         z = self.represent(batch.x)
         near = self.represent(batch.neighbour)[:, None] if batch.near is None else z[batch.near]  # type: ignore[arg-type]
         return neighbour_loss(z, near, gathered(z)[batch.far]), z
 
     def answer(self, x: Tensor) -> Answer:
-        """What the fitted estimator says of samples. In float64, since the last bits of narrow float32 products depend
-        on a row's place in the batch."""
+        """The fitted model's output for samples. In float64, because the last bits of narrow float32 products depend on
+        a row's position in the batch."""
         z = self.embed(x).double()
         logits = self.clusters.logits(z)
         return Answer(z, logits, largest(logits))
 
     def decider(self) -> Callable[[Tensor], Tensor]:
-        """What gives the labels of `answer`, and -1 where they are of no number, for one batch after another."""
+        """A function for the labels of `answer`, or -1 if NaN, for many batches."""
         decide = self.clusters.decider()
         return lambda x: decide(self.embed(x))
 
@@ -231,8 +233,8 @@ class ClusterModel(Trainable):
             self.guard.state = {}
 
     def hold_centers(self) -> None:
-        """From here on `loss` is that of a step in which the network learns and the centres rest. A method that takes
-        turns by a flag of its own sets it here."""
+        """From here on `loss` is that of a step which trains the network with fixed centres. A method that alternates by
+        a flag of its own sets it here."""
         self.resting = ("clusters",)
 
     @abstractmethod
@@ -240,13 +242,13 @@ class ClusterModel(Trainable):
         """The method's clustering loss of each embedded row, (b, d) -> (b,), on the paper's scale."""
 
     def loss_of_members(self, z: Tensor, own: Tensor) -> Tensor:
-        """`clustering_loss` where each row's squared distance to its own centre is known, for methods that need no
-        other."""
+        """`clustering_loss` from the known squared distance of each row to its own centre, for methods that need
+        nothing else."""
         return self.clustering_loss(z)
 
     def place_centers(self, data: Data, start: Start | Tensor) -> Tensor | None:
-        """Where the centres begin: see `placing`. Where rows are laid out for it, the cluster (n,) that each begins in,
-        or -1."""
+        """Set the initial centres: see `placing`. Returns the initial cluster of each row (n,), or -1, if a layout was
+        used for it."""
         return place_centers(self, data, start)
 
     @torch.no_grad()
@@ -256,12 +258,13 @@ class ClusterModel(Trainable):
             return data.map(self.embed, data.draw(size))
 
     def revive(self, dead: Tensor, data: Data) -> None:
-        """Move the centres marked in `dead` (k,) to rows that the others serve badly, and say so."""
+        """Move the centres marked in `dead` (k,) to rows that are far from the other centres, and note it as an
+        event."""
         if not bool(dead.any()):
             return
         self.clusters.revive_(dead, self.sample_embedding(data, REVIVED_ON))
         for _ in range(int(dead.sum())):
-            self.note("repaired", "A centre that won no row was moved to a badly served row.")
+            self.note("repaired", "A centre without rows was moved to a row far from its own centre.")
 
     def train(self, mode: bool = True) -> Self:
         super().train(mode)

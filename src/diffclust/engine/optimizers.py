@@ -34,7 +34,7 @@ def make_optimizer(model: Trainable, wish: str | Callable[..., Optimizer], lr: f
     except Exception as error:
         raise ValueError(f"optimizer={wish!r:.80} cannot be made with lr={lr!r}: {error}") from error
     if not isinstance(made, Optimizer):
-        raise TypeError(f"optimizer={wish!r:.80} makes a {type(made).__name__}, which is no torch optimiser.")
+        raise TypeError(f"optimizer={wish!r:.80} makes a {type(made).__name__}, which is not a torch optimiser.")
     return made
 
 

@@ -125,8 +125,8 @@ class Run:
         repaired = sum(event.kind == "repaired" for event in self.events)
         if repaired >= k:
             messages.append(
-                f"Centres that won no row were moved to badly served rows {repaired} times: {k} clusters may be more "
-                "than there are."
+                f"Centres without rows were moved to rows far from their own centre {repaired} times: "
+                f"{k} clusters may be too many."
             )
         return {
             "sizes": sizes.tolist(),

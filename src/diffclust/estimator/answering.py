@@ -1,4 +1,4 @@
-"""What a fitted estimator says of rows, those it has not seen included."""
+"""Predictions of a fitted estimator, for training rows and new rows."""
 
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -28,7 +28,7 @@ def _labels(answer: Answer) -> Tensor:
 def _check_answers(answers: Tensor) -> None:
     wrong = ~answers.isfinite() if answers.is_floating_point() else answers < 0
     if bool(wrong.any()):
-        raise ValueError("The model has no answer that is a number: X holds values too far from those of the fit.")
+        raise ValueError("The model's answer is NaN or infinite: X has values too far from the training data.")
 
 
 class Answering(
@@ -45,22 +45,22 @@ class Answering(
         temperature_: float
 
     def predict(self, X: Any, reject: float | None = None) -> Any:
-        """The cluster of each row (n,), in the form X came in.
+        """The cluster of each row (n,), in the form of X: a tensor for a tensor, otherwise a numpy array.
 
         Args:
-            reject: -1 for rows that belong nowhere: those with a higher `outlier_score` than all but this share of the
-                rows of the fit. None: every row has a cluster.
+            reject: label outliers -1: rows whose `outlier_score` is higher than that of all but this share of the
+                training rows. None: every row gets a cluster.
         """
         if reject is not None:
             return self._labels_or_none(X, reject)
         return self._answer(X, lambda fitted: fitted.model_.decider())
 
     def predict_proba(self, X: Any) -> Any:
-        """`softmax_j(-|z - Ω_j|² / temperature_)`: see `temperature_`."""
+        """The probability of each cluster (n, k): `softmax_j(-|z - Ω_j|² / temperature_)`."""
         return self._answer(X, lambda fitted: lambda x: fitted._probabilities(fitted.model_.embed(x).double()))
 
     def predict_in_parts(self, X: Any) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Labels and probabilities, some thousand rows at a time and in order: for answers larger than memory."""
+        """Yield labels and probabilities in order, some thousand rows at a time, for results larger than memory."""
         fitted = snapshot(self)
         check_is_fitted(fitted)
         data, model = fitted._ready(read_rows(fitted, X, fitting=False))
@@ -76,11 +76,11 @@ class Answering(
             yield answers[:, 0].astype(np.int64), answers[:, 1:].astype(np.float32)
 
     def transform(self, X: Any) -> Any:
-        """The embedding of each row (n, embedding_dim), in the form X came in."""
+        """The embedding of each row (n, embedding_dim), in the form of X."""
         return self._answer(X, lambda fitted: fitted.model_.embed)
 
     def inverse_transform(self, Z: Any) -> Any:
-        """Embeddings back to samples of the shape `fit` was given."""
+        """Decode embeddings to samples of the shape that `fit` was given."""
         fitted = snapshot(self)
         check_is_fitted(fitted)
         width = fitted.cluster_centers_.shape[1]
@@ -96,18 +96,18 @@ class Answering(
         return samples.to(Z.device) if isinstance(Z, Tensor) else samples.cpu().numpy()
 
     def _decoded(self, z: Tensor) -> Tensor:
-        """Embeddings as the model sees samples, `(n, *row)`."""
+        """Decoded embeddings in the units of the model, `(n, *row)`."""
         device = choose_device(self.device)
         return Data(TensorRows(z), device).map(self.model_.to(device).decode)
 
     def _as_given(self, samples: Tensor) -> Tensor:
-        """Samples as the model sees them, in the user's numbers: float64 where these are far from zero."""
+        """Samples from the units of the model to the user's units; float64 if these are far from zero."""
         if self.origin_ is None:
             return samples
         return samples.double() + torch.from_numpy(self.origin_).to(samples.device)
 
     def score(self, X: Any, y: Any = None) -> float:
-        """Minus the clustering loss, mean over the rows: larger is better."""
+        """The negative clustering loss, averaged over the rows: larger is better."""
         losses = self._answer(
             X, lambda fitted: lambda x: fitted.model_.clustering_loss(fitted.model_.embed(x).double())
         )
@@ -119,9 +119,9 @@ class Answering(
         ask: Callable[[Any], Callable[[Tensor], Tensor]],
         settle: Callable[[Any, Tensor], Tensor] | None = None,
     ) -> Any:
-        """`ask(estimator)(x)` over all samples, of the estimator as it is now, its model on their device and in eval
-        mode; the answers, or `settle(estimator, answers)`, in the form X came in. Answers that are not finite are an
-        error."""
+        """Apply `ask(estimator)(x)` to all samples, on a snapshot of the estimator with its model in eval mode on the
+        device of the samples. Returns the answers, or `settle(estimator, answers)`, in the form of X. Raises if
+        answers are not finite."""
         fitted = snapshot(self)
         if "model_" not in vars(fitted):  # else there is no need to look through all attributes
             check_is_fitted(fitted)

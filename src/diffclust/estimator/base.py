@@ -1,4 +1,4 @@
-"""The scikit-learn face: what every method shares, written once."""
+"""The scikit-learn estimator that all methods share."""
 
 import contextlib
 import os
@@ -64,28 +64,30 @@ class PrototypeClusterer(
     ClusterMixin,
     SharedSettings,
 ):
-    """A network with centres in its embedding, trained by gradients; it answers for rows it has not seen. Its
-    parameters are those of `SharedSettings`.
+    """A network with centres in its embedding, trained by gradients, which can label new rows. Its parameters are those
+    of `SharedSettings`.
 
     Attributes:
-        labels_: the cluster of each row of X (n,).
-        cluster_centers_: (n_clusters, embedding_dim); `inverse_transform` shows what they look like.
+        labels_: the cluster of each training row (n,).
+        cluster_centers_: (n_clusters, embedding_dim); `inverse_transform` decodes them.
         inertia_: sum of squared distances to the own centre, in the embedding.
         clustering_loss_: the method's own loss over all of X, on the paper's scale.
-        temperature_: of `predict_proba`, found without labels.
-        history_: a dict for each epoch: phase, epoch, and every part of the loss.
-        n_iter_: how many of these epochs were of clustering.
-        runs_: every restart as a dict: labels, history, losses, seed.
-        seed_: of the restart that was kept.
-        diagnostics_: sizes of the clusters, repairs, reasons to doubt them ("warnings"); how their number was found.
+        temperature_: the width of the clusters in `predict_proba`, estimated without labels.
+        history_: a dict per epoch: phase, epoch, and every term of the loss.
+        n_iter_: the number of clustering epochs.
+        runs_: a dict per restart: labels, history, losses, seed.
+        seed_: the seed of the restart that was kept.
+        diagnostics_: cluster sizes, repairs, reasons to doubt the result ("warnings"), and how the number of clusters
+            was found.
         model_: the `nn.Module`, usable on its own.
-        n_features_in_: columns of X.
-        feature_names_in_: their names, where X had some.
-        columns_: how a table was read; not there for rows of numbers.
-        shape_: of one row or image, as `fit` saw it.
-        image_divisor_: what images are divided by; None where they are taken as they are.
-        origin_: of columns far from zero, as timestamps are, what is subtracted from them in double precision before
-            all else, and zero for others; None where none is. `model_` takes rows less this.
+        n_features_in_: number of columns of X.
+        feature_names_in_: names of the columns, if X had names.
+        columns_: how a table was read; absent for rows of numbers.
+        shape_: the shape of one row or image, as `fit` saw it.
+        image_divisor_: the number that images are divided by; None if they are used unchanged.
+        origin_: offset that is subtracted in float64 from columns far from zero, such as timestamps, before everything
+            else; zero for other columns, None if there is no such column. `model_` expects rows with the offset
+            removed.
     """
 
     code: ClassVar[tuple[str, ...]] = ()  # knobs that may be functions: a model with one cannot be saved
@@ -103,34 +105,34 @@ class PrototypeClusterer(
         """The network with the method's cluster layer and loss."""
 
     def network_options(self) -> dict[str, dict[str, Any]]:
-        """Constructor arguments for each kind of network, where the method has its own."""
+        """Constructor arguments for each kind of network that differ from the defaults for this method."""
         return {}
 
     def pretraining(self, model: ClusterModel) -> Trainable:
-        """What the network learns from before the method begins."""
+        """The pretraining task of the network."""
         return Pretraining(model)
 
     def pretraining_plan(self, model: ClusterModel, epochs: int) -> list[tuple[str, Trainable, int]]:
-        """What is trained before the method begins: phases by name, and their epochs."""
+        """The pretraining phases by name, with their epochs."""
         return [("pretraining", self.pretraining(model), epochs)]
 
     def is_joint(self) -> bool:
-        """Whether the network goes on learning beside the centres."""
+        """Whether the network is trained together with the centres."""
         return True
 
     def build_autoencoder(self, data: Data) -> Autoencoder:
-        """The network that the settings name, for these data."""
+        """The network that the settings describe, for these data."""
         by_neighbours = data.graph is not None
         return networks.build(self.network, data, self.embedding_dim, self.network_options(), neighbours=by_neighbours)
 
     def build_optimizer(self, model: Trainable) -> Optimizer | None:
-        """The optimiser of a model; None where nothing in it learns by gradients."""
+        """The optimiser of a model; None if it has nothing to train by gradients."""
         if isinstance(model, NeighbourPretraining):
             return make_optimizer(model, "adam", model.lr if self.lr is None else self.lr)
         return make_optimizer(model, self.optimizer, self.lr)
 
     def first_centers(self, embedding_dim: int) -> Start | Tensor:
-        """The method's `init`, checked: a name, or centres as a tensor."""
+        """The checked value of `init`: a name, or centres as a tensor."""
         init: Any = getattr(self, "init", "k-means")
         if isinstance(init, str):
             if init not in self.starts:
@@ -161,16 +163,16 @@ class PrototypeClusterer(
 
     @with_callbacks
     def fit(self, X: Any, y: Any = None, *, known: Any = None, must_link: Any = None, cannot_link: Any = None) -> Self:
-        """Learn network and centres from the rows X, and from what is known of some of them, if anything.
+        """Train the network and the centres on the rows X, with optional knowledge about some rows.
 
         Args:
             X: the rows.
-            y: ignored, as in every clusterer of scikit-learn: labels that are passed along, as by a pipeline or a grid
-                search that scores with them, are never learnt from.
-            known: (n,) the classes of those rows whose class is known, numbers or names; -1, None or NaN for all
-                others. The first clusters are these classes, in sorted order.
-            must_link: (m, 2) positions of two rows that belong together.
-            cannot_link: (m, 2) positions of two rows that do not.
+            y: ignored, as in every scikit-learn clusterer. Labels that a pipeline or a grid search passes along for
+                scoring are never used for training.
+            known: (n,) known classes of some rows, as numbers or names; -1, None or NaN for all others. The first
+                clusters are these classes, in sorted order.
+            must_link: (m, 2) positions of two rows that belong to the same cluster.
+            cannot_link: (m, 2) positions of two rows that belong to different clusters.
         """
         with learning(self.deterministic):
             given = self._read(X)
@@ -185,25 +187,25 @@ class PrototypeClusterer(
         return self
 
     def _read_knowledge(self, given: Given, known: Any, must_link: Any, cannot_link: Any) -> Told:
-        """What is known of some rows, checked."""
+        """The checked knowledge about some rows."""
         processes = current_processes()
         with processes.together():
             told = read_knowledge(len(given.rows), known, must_link, cannot_link)
             if not self._number_is_open and len(told.classes) > self.n_clusters:
                 raise ValueError(f"known has {len(told.classes)} classes, more than n_clusters={self.n_clusters}.")
             if told.classes and not self.places:
-                raise ValueError(
-                    f"{type(self).__name__} cannot take known classes: its clusters begin with no centres."
-                )
+                raise ValueError(f"{type(self).__name__} cannot use known classes: it does not start from centres.")
             if told.classes and self.overcluster != 1:
-                raise ValueError(f"overcluster={self.overcluster:g}: known classes place their centres: leave it at 1.")
+                raise ValueError(f"overcluster={self.overcluster:g}: known classes set the centres, so it should be 1.")
             if told.classes and self._has_given_centers:
-                raise ValueError("init is an array of centres, and known classes place theirs: give one of them.")
+                raise ValueError(
+                    "init is an array of centres, but known classes also set centres: give only one of them."
+                )
         processes.check_same({"what is known": "" if told.knowledge is None else told.knowledge.digest()})
         return told
 
     def _read(self, X: Any) -> Given:
-        """Settings and data, checked: what is wrong shows before any training."""
+        """The checked settings and data; errors are raised before any training."""
         processes = current_processes()
         with processes.together():
             self._check_settings()
@@ -223,7 +225,7 @@ class PrototypeClusterer(
 
     @contextlib.contextmanager
     def _reserved(self) -> Iterator[None]:
-        """Inside, no other fit can use the checkpoint folder, if there is one."""
+        """A context in which no other fit can use the checkpoint folder."""
         processes = current_processes()
         with contextlib.ExitStack() as held:
             with processes.together():
@@ -233,7 +235,7 @@ class PrototypeClusterer(
             yield
 
     def save(self, folder: str | os.PathLike[str]) -> None:
-        """Write the fitted estimator to a folder, for `diffclust.load`: safetensors and JSON, no pickle."""
+        """Save the fitted estimator to a folder, for `diffclust.load`: safetensors and JSON, no pickle."""
         save(snapshot(self), folder)
 
     # ---- bookkeeping
@@ -241,8 +243,8 @@ class PrototypeClusterer(
     def _adopt(
         self, restarts: list[Restart], best: Run, choice: Choice | None = None, told: Told = NOTHING_KNOWN
     ) -> None:
-        """Keep the chosen run, how many clusters were chosen and why, and how far what is known holds; nothing of an
-        earlier fit survives."""
+        """Set the fitted attributes from the chosen run, and how far the given knowledge holds; nothing of an earlier
+        fit remains."""
         runs = [restart.result for restart in restarts if restart.result is not None]
         soundness = examine(best, runs, restarts[0].data, by_distance=self.by_distance)
         fitted = {
@@ -263,7 +265,7 @@ class PrototypeClusterer(
 
     @staticmethod
     def _described_by(run: Run) -> dict[str, Any]:
-        """Those fitted attributes that come from the chosen run alone."""
+        """The fitted attributes that come from the chosen run alone."""
         return {
             "diagnostics_": run.diagnostics(),
             "model_": run.model,
@@ -299,15 +301,13 @@ class PrototypeClusterer(
         if self.overcluster == 1:
             return
         if self.unjoinable or not self.is_joint():
-            why = self.unjoinable or "its network and centres learn apart"
-            raise ValueError(f"overcluster={self.overcluster:g}: {type(self).__name__} cannot join clusters, {why}.")
+            why = self.unjoinable or "its network and centres are not trained together"
+            raise ValueError(f"overcluster={self.overcluster:g}: {type(self).__name__} cannot merge clusters: {why}.")
         if self._has_given_centers:
-            raise ValueError(
-                f"overcluster={self.overcluster:g}: init is an array of centres, which are not to be joined."
-            )
+            raise ValueError(f"overcluster={self.overcluster:g}: init is an array of centres, which are not merged.")
 
     def _check_origin(self, given: Given) -> None:
-        """Without a network the centres given as `init` are in the user's units; the model sees rows less `origin_`."""
+        """Without a network, `init` is in the user's units, but the model sees rows with `origin_` subtracted."""
         no_network = isinstance(self.network, str) and self.network == "identity"
         if self._has_given_centers and no_network and given.attributes.get("origin_") is not None:
             raise ValueError("init: the rows are far from zero: subtract their mean from them and from init first.")
@@ -321,7 +321,8 @@ class PrototypeClusterer(
             )
         if device.type == "cuda" and processes.local >= torch.cuda.device_count():
             raise ValueError(
-                f"There are {torch.cuda.device_count()} GPUs here, and more processes: start as many, or set device."
+                f"There are {torch.cuda.device_count()} GPUs here, fewer than processes: start as many processes "
+                "as GPUs, or set device."
             )
 
     def __sklearn_tags__(self) -> Any:

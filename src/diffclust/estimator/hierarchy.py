@@ -1,4 +1,4 @@
-"""The clusters of a fitted estimator as a tree."""
+"""The tree of clusters of a fitted estimator."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,7 @@ from .state import snapshot
 
 
 class Hierarchical:
-    """`n_clusters_`, `hierarchy_` and `cut`: read off the centres and sizes as they are, after a stream's steps too."""
+    """`n_clusters_`, `hierarchy_` and `cut`, computed from the current centres and sizes, also after `partial_fit`."""
 
     if TYPE_CHECKING:
         labels_: np.ndarray
@@ -22,21 +22,20 @@ class Hierarchical:
 
     @property
     def n_clusters_(self) -> int:
-        """How many clusters there are."""
+        """The number of clusters."""
         return len(self.cluster_centers_)
 
     @property
     def hierarchy_(self) -> np.ndarray:
-        """Which clusters are joined first, and at what height: a tree by Ward's rule (k - 1, 4), as scipy's `linkage`
-        writes it and its `dendrogram` draws it."""
+        """The tree of clusters by Ward linkage (k - 1, 4), in the format of scipy's `linkage` and `dendrogram`."""
         return ward_tree(self.cluster_centers_, np.asarray(self.diagnostics_["sizes"]))
 
     def cut(self, k: int, X: Any = None) -> Any:
-        """Labels with k clusters, fewer than there are, without training: those that the tree joins first are one.
+        """Labels with fewer clusters, k of them, without training: the tree is cut into k parts.
 
         Args:
-            k: how many, from 1 to `n_clusters_`.
-            X: rows to label; by default those of the fit.
+            k: number of clusters, from 1 to `n_clusters_`.
+            X: rows to label; by default the training rows.
         """
         fitted = snapshot(self)
         check_is_fitted(fitted)

@@ -1,4 +1,4 @@
-"""A knob is one setting of an estimator: its default and what it may be, said once, where the field is declared."""
+"""A knob is one setting of an estimator. Its default and its allowed values are declared once, with the field."""
 
 import functools
 import math
@@ -32,24 +32,23 @@ def knob(
     check: Callable[[Any], None] | None = None,
     kw_only: bool = True,
 ) -> Any:
-    """A dataclass field with a default and limits. What kind of value it takes follows from its annotation: `bool`,
-    `int`, `float` (finite in single precision), None, a Callable, the words of a Literal, or any of several. An
-    annotation with anything else in it, as `str` or `Any`, leaves it open. A subclass that only gives another default
-    keeps the limits.
+    """A dataclass field with a default and limits. The allowed types follow from its annotation: `bool`, `int`, `float`
+    (finite in float32), None, a Callable, the strings of a Literal, or a union of these. Any other type in the
+    annotation, such as `str` or `Any`, allows every type. A subclass that only changes the default keeps the limits.
 
     Args:
-        low: a number is at least this.
-        above: a number is more than this.
-        high: a number is at most this.
-        choices: the words allowed, where a table elsewhere has them and a Literal would repeat it.
-        check: a function of the value that raises, for what the others cannot say.
+        low: smallest allowed number.
+        above: numbers must be larger than this.
+        high: largest allowed number.
+        choices: allowed strings, if they are listed in a table elsewhere that a Literal would repeat.
+        check: a function of the value that raises, for rules that the other arguments cannot express.
     """
     limits = Limits(low, above, high, tuple(choices), check)
     return field(default=default, kw_only=kw_only, metadata={"limits": limits})
 
 
 def check_seed(value: Any) -> None:
-    """Of `random_state`."""
+    """Check `random_state`."""
     whole = isinstance(value, numbers.Integral) and not isinstance(value, (bool, np.bool_))
     if not (value is None or isinstance(value, np.random.RandomState) or (whole and 0 <= value < 2**32)):
         said = "None, an integer from 0 to 4294967295 or a numpy RandomState"
@@ -57,7 +56,7 @@ def check_seed(value: Any) -> None:
 
 
 def check_knobs(estimator: object) -> None:
-    """Raise a TypeError or a ValueError for the first setting that is not what it may be."""
+    """Raise a TypeError or a ValueError for the first setting with an invalid value."""
     cls: type = type(estimator)
     for rule in rules_of(cls):
         rule.check(getattr(estimator, rule.name))
@@ -65,7 +64,7 @@ def check_knobs(estimator: object) -> None:
 
 @dataclass(frozen=True)
 class Rule:
-    """What one knob may be."""
+    """The allowed values of one knob."""
 
     name: str
     kinds: frozenset[Any]  # of bool, int, float, NoneType and Callable
@@ -121,14 +120,14 @@ class Rule:
 
     def error(self, value: Any) -> Exception:
         if self._is_number(value) and LARGEST < abs(value) < math.inf:
-            return ValueError(f"{self.name}={value!r:.50} is larger than single precision has: {LARGEST:.2g} at most.")
+            return ValueError(f"{self.name}={value!r:.50} is too large for float32: {LARGEST:.2g} at most.")
         if int in self.kinds and self._is_number(value):
             return ValueError(f"{self.name}={value} should be >= {self.limits.low:g}.")
         kind = TypeError if int in self.kinds else ValueError
         return kind(f"{self.name}={value!r} should be {self.allowed()}.")
 
     def allowed(self) -> str:
-        """In words."""
+        """The allowed values, in words."""
         words = [repr(word) for word in self.words]
         words += ["True", "False"] if bool in self.kinds else []
         if self.kinds <= {bool}:

@@ -1,4 +1,5 @@
-"""What a user knows of some rows: read, checked against itself, and completed by what follows from it."""
+"""What the user knows about some rows (`known`, `must_link`, `cannot_link`): read it, check that it is consistent, and
+derive what follows from it."""
 
 from typing import Any, NamedTuple
 
@@ -14,14 +15,14 @@ UNKNOWN = -1
 
 
 class Told(NamedTuple):
-    """What was told: None and no classes where that is nothing."""
+    """The knowledge given to `fit`: None and no classes if there is none."""
 
     knowledge: Knowledge | None
     classes: tuple[Any, ...]  # the known ones, in order: the first clusters
     links: tuple[int, int] = (0, 0)  # how many rows must be together, and must not, as pairs
 
     def describe(self, labels: NDArray[Any]) -> dict[str, Any]:
-        """In plain numbers, and which share of it holds of these labels."""
+        """A summary in numbers, with the share of it that these labels satisfy."""
         assert self.knowledge is not None
         return {
             "classes": [str(each) for each in self.classes],
@@ -36,8 +37,8 @@ NOTHING_KNOWN = Told(None, ())
 
 
 def read_knowledge(n: int, known: Any, must_link: Any, cannot_link: Any) -> Told:
-    """Of n rows. Rows that must be together are of one class as soon as one of them is known; what contradicts itself
-    is an error."""
+    """Read and check the knowledge about n rows. Linked rows share a class if the class of one of them is known;
+    contradictions raise an error."""
     classes, codes = _classes(n, known)
     must, cannot = _pairs("must_link", n, must_link), _pairs("cannot_link", n, cannot_link)
     if not classes and not len(must) and not len(cannot):
@@ -48,7 +49,7 @@ def read_knowledge(n: int, known: Any, must_link: Any, cannot_link: Any) -> Told
     together = group[cannot[:, 0]] == group[cannot[:, 1]]
     if together.any():
         i, j = cannot[together][0]
-        raise ValueError(f"cannot_link: rows {i} and {j} must be together by must_link.")
+        raise ValueError(f"cannot_link: rows {i} and {j} are linked by must_link.")
     alike = (codes[cannot] != UNKNOWN).all(1) & (codes[cannot[:, 0]] == codes[cannot[:, 1]])
     if alike.any():
         i, j = cannot[alike][0]
@@ -61,7 +62,7 @@ def read_knowledge(n: int, known: Any, must_link: Any, cannot_link: Any) -> Told
 
 
 def _classes(n: int, known: Any) -> tuple[tuple[Any, ...], NDArray[np.int64]]:
-    """The known classes in order, and of each row which it is."""
+    """The known classes in order, and the class index of each row."""
     codes = np.full(n, UNKNOWN)
     if known is None:
         return (), codes
@@ -72,9 +73,7 @@ def _classes(n: int, known: Any) -> tuple[tuple[Any, ...], NDArray[np.int64]]:
     try:
         classes = sorted(set(named.values()))
     except TypeError:
-        raise TypeError(
-            "known: classes should be all numbers or all names, and -1 or None for what is not known."
-        ) from None
+        raise TypeError("known: classes should be all numbers or all names, and -1 or None for unknown rows.") from None
     place = {each: j for j, each in enumerate(classes)}
     for i, value in named.items():
         codes[i] = place[value]
@@ -86,7 +85,7 @@ def _is_unknown(value: Any) -> bool:
 
 
 def _pairs(name: str, n: int, given: Any) -> NDArray[np.int64]:
-    """Two different rows each, no pair twice."""
+    """Pairs of different rows, without duplicates."""
     if given is None or len(given) == 0:
         return np.empty((0, 2), np.int64)
     pairs = np.asarray(given)
@@ -101,13 +100,13 @@ def _pairs(name: str, n: int, given: Any) -> NDArray[np.int64]:
 
 
 def _spread(codes: NDArray[np.int64], group: NDArray[Any], classes: tuple[Any, ...]) -> NDArray[np.int64]:
-    """Classes of all rows in a group of linked ones where that of one is known."""
+    """Extend known classes to all rows that are linked with a row of known class."""
     of_group = np.full(group.max() + 1, UNKNOWN)
     for i in np.flatnonzero(codes != UNKNOWN):
         before = of_group[group[i]]
         if before not in (UNKNOWN, codes[i]):
             other = next(j for j in np.flatnonzero(codes == before) if group[j] == group[i])
             named = f"{classes[before]!r} and {classes[codes[i]]!r}"
-            raise ValueError(f"must_link: rows {other} and {i} must be together, and are known as {named}.")
+            raise ValueError(f"must_link: rows {other} and {i} are linked, but are known as {named}.")
         of_group[group[i]] = codes[i]
     return of_group[group]

@@ -1,9 +1,10 @@
-"""What belongs nowhere: rows that are odder than those of their cluster were in the fit.
+"""Outliers: rows that are unusual for their cluster, compared with the training rows.
 
-Two quantities are taken of a row: its squared distance to its centre in the embedding, and the mean square of what the
-decoder gets wrong of it, in the network's units. A network that keeps neighbours together maps what is strange to it
-into some cluster all the same, and only the second shows it. Their logarithms are set against the median of the row's
-cluster, in units of 1.48 times its median deviation; the score is the larger of the two.
+Two quantities are computed for a row: its squared distance to its centre in the embedding, and the mean squared error
+of its reconstruction, in the units of the network. Both are needed: a network that keeps neighbours together maps an
+unusual row into some cluster anyway, and only its reconstruction error shows it. The logarithm of each quantity is
+standardised by the median and 1.48 times the median absolute deviation within the cluster; the score is the larger of
+the two.
 """
 
 from functools import partial
@@ -24,23 +25,23 @@ TINY = 1e-12
 
 
 class Oddness(NamedTuple):
-    """What the rows of the fit were like."""
+    """The statistics of the training rows that outlier scores are relative to."""
 
     middle: Tensor  # (k, 2) medians of the logarithms
     width: Tensor  # (k, 2)
     levels: Tensor  # (LEVELS,) quantiles of the scores
 
     def score(self, label: Tensor, logs: Tensor) -> Tensor:
-        """(b,), of rows of these clusters."""
+        """Scores (b,) of rows in these clusters."""
         return ((logs - self.middle.to(logs)[label]) / self.width.to(logs)[label]).amax(1)
 
     def level(self, share: float) -> float:
-        """The score that this share of the fit's rows is above."""
+        """The score that this share of the training rows exceeds."""
         return torch.quantile(self.levels, 1 - share).item()
 
 
 def _logs(model: ClusterModel, x: Tensor) -> tuple[Tensor, Tensor]:
-    """The cluster of each row and both quantities, (b,) and (b, 2)."""
+    """The cluster of each row (b,), and the logarithms of both quantities (b, 2)."""
     z, _, label = model.answer(x)
     apart = (z - model.clusters.centers.to(z.dtype)[label]).square().sum(1)
     wrong = (model.decode(z.to(x.dtype)) - x) / model.autoencoder.scale
@@ -48,7 +49,7 @@ def _logs(model: ClusterModel, x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def measure_oddness(model: ClusterModel, data: Data, seed: int) -> Oddness:
-    """Of the rows of a fit, or of some of them."""
+    """The statistics of the training rows, or of a sample of them."""
 
     def both(x: Tensor) -> Tensor:
         label, logs = _logs(model, x)
@@ -68,7 +69,7 @@ def measure_oddness(model: ClusterModel, data: Data, seed: int) -> Oddness:
 
 
 class Rejecting:
-    """`outlier_score`, and what `predict` needs to reject rows."""
+    """`outlier_score`, and the rejection of outliers in `predict`."""
 
     if TYPE_CHECKING:
         model_: ClusterModel
@@ -76,12 +77,12 @@ class Rejecting:
         def _answer(self, X: Any, ask: Any, settle: Any = None) -> Any: ...
 
     def outlier_score(self, X: Any) -> Any:
-        """How odd each row is (n,), in the form X came in: about 0 for the middle row of a cluster, larger for rows
-        that are far from their centre, or that the network cannot decode, by the measure of their cluster's rows."""
+        """How unusual each row is for its cluster (n,), in the form of X: about 0 for a typical row, larger for rows
+        that are far from their centre or badly reconstructed, compared with the training rows of that cluster."""
         return self._answer(X, lambda fitted: lambda x: fitted._known_oddness().score(*_logs(fitted.model_, x)))
 
     def _labels_or_none(self, X: Any, reject: float) -> Any:
-        """Labels, and -1 for rows odder than all but the share `reject` of the fit's."""
+        """Labels, and -1 for rows more unusual than all but the share `reject` of the training rows."""
         if isinstance(reject, bool) or not isinstance(reject, (int, float)) or not 0 <= reject < 1:
             raise ValueError(f"reject={reject!r} should be a share of rows, from 0 to less than 1.")
 
@@ -100,7 +101,7 @@ class Rejecting:
         oddness: Oddness | None = vars(self).get("_oddness")
         if oddness is None:
             raise ValueError(
-                "This model has no measure of outliers, since its clusters were merged or split, or an older version "
+                "This model has no outlier scores, because its clusters were merged or split, or an older version "
                 "saved it: fit it again."
             )
         return oddness

@@ -1,4 +1,4 @@
-"""What a person does to the clusters of a fit: join two, take one apart, name them."""
+"""Editing the clusters of a fitted model: merge two, split one, name them."""
 
 import copy
 from collections.abc import Mapping, Sequence
@@ -35,11 +35,12 @@ class Regrouping:
         def predict(self, X: Any) -> Any: ...
 
     def merge(self, i: int, j: int) -> Self:
-        """Make one cluster of two, without training: rows of either are in it, and all others where they were.
+        """Merge clusters i and j without training. All other rows keep their cluster.
 
-        It has the smaller of the two numbers. The last cluster takes the larger one, which is free; all others keep
-        theirs. Its centre, for people to look at, is the mean of both, and `inertia_` and the like stay those of the
-        fit. `partial_fit` and `outlier_score` need a fit whose clusters are as it left them."""
+        The merged cluster gets the smaller of the two numbers, and the last cluster gets the larger one; all others
+        keep theirs. Its centre, for display only, is the mean of both, and `inertia_` and other losses stay those of
+        the fit. `partial_fit` and `outlier_score` do not work after a merge.
+        """
         with write_lock(self):
             check_is_fitted(self)
             for each in (i, j):
@@ -62,12 +63,12 @@ class Regrouping:
         return self
 
     def split(self, i: int, X: Any) -> Self:
-        """Make two clusters of one, without training, by k-means on its rows in the embedding. The larger has its
-        number, the other is a new last one; all other rows are where they were.
+        """Split cluster i in two without training, by k-means on its rows in the embedding. The larger part keeps the
+        number, the other becomes a new last cluster. All other rows keep their cluster.
 
         Args:
             i: the cluster.
-            X: the rows of the fit.
+            X: the training rows.
         """
         with write_lock(self):
             check_is_fitted(self)
@@ -98,7 +99,7 @@ class Regrouping:
         """A copy, since other threads may be reading it; the network is shared."""
         if len(self.diagnostics_.get("regrouped", [])) >= MANY:
             raise ValueError(
-                f"The clusters were merged and split {MANY} times: fit again, with known= for what they are."
+                f"The clusters were merged and split {MANY} times: fit again, with known= for their classes."
             )
         return copy.deepcopy(self.model_, {id(self.model_.autoencoder): self.model_.autoencoder})
 
@@ -135,8 +136,8 @@ class Regrouping:
 
     @property
     def names_(self) -> list[str]:
-        """A name for each cluster: the class where it is known, what you called it, or else what sets it apart. Give
-        some of them, `model.names_ = {2: "late payers"}`, or a list of all; they are saved with the model."""
+        """A name for each cluster: its known class, the name you gave it, or its distinctive features. Set some of them
+        with `model.names_ = {2: "late payers"}`, or all with a list; they are saved with the model."""
         given = vars(self).get("_names", {})
         found = cluster_names(self) if len(given) < len(self.cluster_centers_) else []
         return [given.get(j) or found[j] for j in range(len(self.cluster_centers_))]
@@ -160,5 +161,5 @@ class Regrouping:
 
     @property
     def given_names_(self) -> dict[int, str]:
-        """Of `names_` those that were given, by cluster."""
+        """The names that were set by the user, by cluster."""
         return dict(vars(self).get("_names", {}))

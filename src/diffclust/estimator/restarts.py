@@ -34,7 +34,7 @@ NEAREST_VIEWS = 4  # neighbours of an image: two on either side, where views fol
 def build_restarts(
     estimator: "PrototypeClusterer", given: Given, quiet: bool = False, knowledge: Knowledge | None = None
 ) -> list[Restart]:
-    """All that training needs, built: a misfit of network and data shows here."""
+    """Build everything that training needs; raises if the network does not fit the data."""
     processes, device = current_processes(), choose_device(estimator.device)
     neighbours = estimator._by_neighbours(given.rows)
     augmentation = estimator._augmentation(given.rows.row_shape, neighbours)
@@ -62,7 +62,7 @@ def build_restarts(
 
 
 def _check_augment(augment: Callable[[Tensor], Tensor], data: Data) -> None:
-    """A function of the user's, tried on two rows so that a misfit shows before training."""
+    """Try the user's augmentation on two rows, so that an error shows before training."""
     x = data.take(torch.arange(2, device=data.device))
     with seeded(0, data.device):
         try:
@@ -75,14 +75,15 @@ def _check_augment(augment: Callable[[Tensor], Tensor], data: Data) -> None:
 
 
 def _scale(estimator: "PrototypeClusterer", given: Given, data: Data) -> Tensor | None:
-    """What columns are divided by, where the table or the user says it."""
+    """The divisors of the columns, if the table or the user gives them."""
     if estimator.scale == "auto" or len(data.row_shape) != 1:
         return given.scale
     return networks.even_units(data.summary, each=bool(estimator.scale))
 
 
 def neighbour_graph(data: Data) -> NeighbourGraph:
-    """Who is near whom: in the units that the network sees, or, of texts, by the words they share."""
+    """The k-nearest-neighbour graph: in the units that the network sees, or, for texts, by the cosine of their
+    words."""
     if networks.compared_as_they_are(data):
         near = neighbours_by_words(_sparse(data))
         if near is not None:
@@ -94,7 +95,7 @@ def neighbour_graph(data: Data) -> NeighbourGraph:
 
 
 def _sparse(data: Data) -> sp.csr_matrix:
-    """All rows, whichever process goes over them."""
+    """All rows, whichever process reads them."""
     if isinstance(data.rows, SparseRows) and data.rows.origin is None:
         return data.rows.matrix
     parts = range(0, len(data), data.chunk)
@@ -103,7 +104,8 @@ def _sparse(data: Data) -> sp.csr_matrix:
 
 
 def _reduced(estimator: "PrototypeClusterer", data: Data) -> Data:
-    """What is trained on: the data, or the principal components of wide rows where the network begins with them."""
+    """The training data: the data themselves, or the principal components of wide rows if the network starts with
+    them."""
     named = isinstance(estimator.network, str) and estimator.network in ("auto", "rows")
     if data.graph is None or not named or data.augment is not None:
         return data
@@ -117,7 +119,7 @@ def _reduced(estimator: "PrototypeClusterer", data: Data) -> Data:
 
 
 def _restart(estimator: "PrototypeClusterer", job: Job, number: int, data: Data, trained_on: Data) -> Restart:
-    """One run: the network alone, then the method."""
+    """One run: pretraining, then the method."""
     randomness = Randomness(job.checkpoint.seeds[number], data.device)
     with randomness.borrowed():
         model = estimator.build_model(estimator.build_autoencoder(data), len(data)).to(data.device)
@@ -150,7 +152,7 @@ def _restart(estimator: "PrototypeClusterer", job: Job, number: int, data: Data,
 def _wide_phase(
     estimator: "PrototypeClusterer", model: ClusterModel, data: Data, epochs: int, options: dict[str, Any]
 ) -> WidePhase:
-    """The method with `overcluster` times the clusters, around the same network."""
+    """The phase with `overcluster` times as many clusters, around the same network."""
     wide = snapshot(estimator)
     wide.n_clusters = min(len(data), math.ceil(estimator.overcluster * estimator.n_clusters))
     more = wide.build_model(model.autoencoder, len(data)).to(data.device)
@@ -158,7 +160,7 @@ def _wide_phase(
 
 
 def _checkpoint(estimator: "PrototypeClusterer", data: Data) -> Checkpoint:
-    """Where the fit stands: at its beginning, or where the folder says."""
+    """The state of the fit: its beginning, or the checkpoint in the folder."""
     processes = data.processes
     seeds = processes.of_leader(lambda: restart_seeds(estimator.random_state, estimator.n_init))
     if estimator.checkpoint is None:

@@ -82,52 +82,55 @@ class SharedSettings(BaseEstimator):
     """The settings of every method that trains a network with centres.
 
     Args:
-        n_clusters: how many, or "auto": as many as two networks see that are trained on different halves of the rows:
-            what only one of them sees does not count. `diagnostics_["number"]` has the scores.
-        max_clusters: the most that n_clusters="auto" looks for. "auto": the root of the number of rows, from 10 to 50.
-        overcluster: the method begins with so many times the clusters, and half way those are joined that have no
-            valley between them: two that were one, and one that was two, are put right. 1: as many as are wanted.
-        n_init: whole restarts, each from another seed.
-        select: the label-free rule that picks one of the restarts: "scatter" (the least share of the embedding's
-            variance left inside clusters, so that its scale does not count), "loss" (smallest clustering loss, TELL's
-            rule), "agreement" (the run whose labels are most like those of the others), "balance" (the most even
-            clusters, for data whose clusters are known to be about as large as one another).
-        network: "auto" (rows: dense, images: convolutional), "dense", "conv", "conv-pool", "residual" (deeper, for
-            photographs), "identity" (the features are the embedding), or any module with `encode` and `decode`, which
-            gets the values as they are.
-        embedding_dim: width of the embedding.
-        features: how the network learns before the centres are placed, and what holds it while the method trains:
-            "reconstruction" (an autoencoder) or "neighbours" (rows that are near stay near, as in UMAP). "auto":
-            neighbours for rows and for images that are views of the same things, as frames of films are; reconstruction
+        n_clusters: the number of clusters, or "auto" to estimate it: two networks are trained on different halves of
+            the rows, and the number on which they agree best is taken. `diagnostics_["number"]` has the scores.
+        max_clusters: the largest number that n_clusters="auto" considers. "auto": the square root of the number of
+            rows, between 10 and 50.
+        overcluster: start with this many times as many clusters. Half-way through training, clusters without a density
+            valley between them are merged. This repairs runs that split one cluster and merge two others. 1: start with
+            n_clusters.
+        n_init: number of complete restarts, each with another seed.
+        select: the rule that keeps one of the restarts, without labels: "scatter" (the smallest share of the
+            embedding's variance within clusters, independent of its scale), "loss" (the smallest clustering loss,
+            TELL's rule), "agreement" (the run whose labels agree most with the other runs) or "balance" (the most even
+            cluster sizes, for data whose clusters are known to be of similar size).
+        network: "auto" (dense for rows, convolutional for images), "dense", "conv", "conv-pool", "residual" (deeper,
+            for photographs), "identity" (no network: the features are the embedding), or any module with `encode` and
+            `decode`, which gets the values unchanged.
+        embedding_dim: dimension of the embedding.
+        features: what the network learns from, before the centres are placed and while the method trains:
+            "reconstruction" (an autoencoder) or "neighbours" (the k-nearest-neighbour graph, with UMAP's loss). "auto":
+            neighbours for rows and for images that are views of the same objects, such as film frames; reconstruction
             for other images, and for every network that is given by name or as a module.
-        columns: of a table, kinds by name where they are not what they look like: "number", "category", "date", "text",
-            or "skip" to leave it out. A table with words, dates or blanks is looked at in any case, one of numbers
-            alone where this is given, be it empty.
-        scale: of rows: True divides each column by its standard deviation, False all by one number. "auto": so that
-            all columns of a table of mixed kinds count alike; other rows as their values suggest.
-        pretrain_epochs: epochs of the autoencoder alone. "auto" follows the number of rows.
-        epochs: epochs of the method. "auto" follows the number of rows.
-        batch_size: rows a step. "auto": 64 below 5,000 rows, 128 below 20,000, 256 from there on; where the network
-            learns by neighbours, all rows up to 2,048, and 768 of more.
-        augment: random changes of the samples in training: the strength of small turns, zooms and shifts of images, or
-            "photos" (parts of the image, mirrored, in another light), or a callable from a batch to a changed batch;
-            None for none. "auto": 0.5 for images that are learnt by reconstruction, else none.
+        columns: types of table columns by name, to override what is inferred: "number", "category", "date", "text", or
+            "skip" to leave a column out. The types of a table of only numbers are inferred only if this is given; `{}`
+            is enough.
+        scale: scaling of rows: True divides each column by its standard deviation, False divides all by one number.
+            "auto": in a table of mixed types all columns count equally; for other rows the values decide.
+        pretrain_epochs: epochs of pretraining the network. "auto": depends on the number of rows.
+        epochs: epochs of the clustering method. "auto": depends on the number of rows.
+        batch_size: rows per step. "auto": 64 below 5,000 rows, 128 below 20,000, 256 from there on; if the network
+            learns from neighbours, all rows up to 2,048, and 768 beyond that.
+        augment: random augmentation during training: the strength of small rotations, zooms and shifts of images;
+            "photos" (random crops, mirrored, in another light); a callable from a batch to an augmented batch; or None.
+            "auto": 0.5 for images that are learnt by reconstruction, otherwise None.
         optimizer: adadelta (or adadelta-keras), adagrad, adam, adamw, momentum, rmsprop, sgd, or a callable from
             parameters to an optimiser.
-        lr: learning rate; None takes the optimiser's usual one. A callable brings its own.
+        lr: learning rate; None: the optimiser's usual one. Ignored if `optimizer` is a callable.
         device: "auto", "cpu", "cuda", ...
-        precision: of training: "float32", "bf16", or "auto": bf16 on a GPU that has it, float32 elsewhere.
-        random_state: an int for the same answer every time; on a GPU up to rounding, which training may amplify.
-        deterministic: with an int as random_state, the same bits every time on one GPU too; what cannot be is an error.
-            On a CPU they are the same in any case.
+        precision: precision of training: "float32", "bf16", or "auto": bf16 on a GPU that supports it, float32
+            otherwise.
+        random_state: an int for reproducible results; on a GPU up to rounding, which training may amplify.
+        deterministic: with an int as random_state, bit-identical results on one GPU too; raises an error if that is
+            impossible. On a CPU results are identical anyway.
         verbose: show a progress bar.
         callbacks: functions of a Progress, called after each epoch.
-        checkpoint: a folder to keep the state of the fit in. A fit that was killed goes on from there when it is called
-            again with the same settings and data, and ends with the labels it would have had. Emptied at the end.
+        checkpoint: folder for checkpoints. A fit that was killed resumes from there when it is called again with the
+            same settings and data, and ends with the labels it would have had. Emptied at the end.
         checkpoint_every: epochs between checkpoints.
     """
 
-    n_clusters: int = knob(8, check=_check_number, kw_only=False)  # a number wherever a model is built
+    n_clusters: int = knob(8, check=_check_number, kw_only=False)  # always a number when a model is built
     max_clusters: int | Literal["auto"] = knob("auto", low=1)
     overcluster: float = knob(1.0, low=1)
     n_init: int = knob(1, low=1)
@@ -153,28 +156,30 @@ class SharedSettings(BaseEstimator):
     checkpoint_every: int = knob(10, low=1)
 
     papers: ClassVar[dict[str, dict[str, Any]]] = {}
-    # What "auto" epochs mean, for pretraining and for the method: so many steps, within these limits.
+    # epochs="auto", for pretraining and clustering: this many steps, within these limits on the epochs
     auto_steps: ClassVar[tuple[int, int]] = (2800, 1400)
     auto_most: ClassVar[tuple[int, int]] = (200, 100)
     auto_least: ClassVar[tuple[int, int]] = (20, 20)
-    learns_by_neighbours: ClassVar[bool] = True  # what features="auto" means for rows
+    learns_by_neighbours: ClassVar[bool] = True  # whether features="auto" means neighbours for rows
 
     @classmethod
     def paper(cls, name: str, **changes: Any) -> Self:
-        """An estimator with the paper's own settings for a data set; `changes` override single ones."""
+        """An estimator with the paper's settings for a data set; `changes` override single settings."""
         if name not in cls.papers:
             raise ValueError(f"{cls.__name__} has no paper settings for {name!r}, only for: {', '.join(cls.papers)}.")
         return cls(**{**cls.papers[name], **changes})
 
     def auto_epochs(self, phase: int, steps: int) -> int:
-        """What "auto" means, for pretraining (0) and for the method (1), with so many steps an epoch."""
+        """The number of epochs that "auto" stands for, in pretraining (phase 0) or clustering (phase 1), given the
+        steps per epoch."""
         wanted = math.ceil(self.auto_steps[phase] / steps)
         return min(self.auto_most[phase], max(self.auto_least[phase], wanted))
 
     @classmethod
     @functools.cache
     def _get_param_names(cls) -> list[str]:
-        """scikit-learn inspects the signature of `__init__` each time, which is slow beside a fit of few rows."""
+        """Cached: scikit-learn inspects the signature of `__init__` on every call, which is slow compared with a small
+        fit."""
         return super()._get_param_names()
 
     @property
@@ -185,13 +190,13 @@ class SharedSettings(BaseEstimator):
         check_knobs(self)
 
     def _described(self) -> dict[str, Any]:
-        """The settings that decide what comes out."""
+        """The settings that influence the result."""
         fleeting = ("device", "deterministic", "verbose", "callbacks", "checkpoint", "checkpoint_every")
         settings = {name: comparable(value) for name, value in self.get_params().items() if name not in fleeting}
         return {"class": type(self).__name__, **settings}
 
     def _by_neighbours(self, rows: Rows) -> bool:
-        """Whether the encoder learns by neighbours."""
+        """Whether the encoder learns from the neighbour graph."""
         if self.features != "auto":
             return self.features == "neighbours"
         free = isinstance(self.network, str) and self.network == "auto"
@@ -203,7 +208,7 @@ class SharedSettings(BaseEstimator):
         return int(wish) if wish != "auto" else self._usual_epochs(phase, len(data), data.steps, data.graph is not None)
 
     def _usual_epochs(self, phase: int, rows: int, steps: int, neighbours: bool) -> int:
-        """What "auto" means, with so many steps an epoch."""
+        """The number of epochs that "auto" stands for, given the steps per epoch."""
         if not neighbours:
             return self.auto_epochs(phase, steps)
         if steps == 1:

@@ -1,8 +1,8 @@
-"""What speaks against a result, found without labels, and noted where all else is noted: in the events of its run.
+"""Label-free checks of a fit. Each reason to doubt the result is added to the events of the run.
 
-Four things are asked of a fit that had time to train: whether its loss had come to rest; whether the other restarts
-find the same clusters; and, of some rows in the network's units, whether near ones share a cluster more often than the
-sizes alone would give, and about as often as k-means on the same values would have it.
+Four checks are made if the fit had enough epochs: whether the loss had stopped falling; whether the other restarts find
+the same clusters; and, on a sample of rows in the units of the network, whether neighbouring rows share a cluster more
+often than the cluster sizes alone would give, and about as often as with k-means on the same values.
 """
 
 import math
@@ -30,13 +30,13 @@ A_CLUSTER = 10  # rows of the sample for each cluster: with fewer, near rows are
 
 
 def examine(best: Run, runs: Sequence[Run], data: Data, *, by_distance: bool) -> dict[str, Any]:
-    """The figures, for `diagnostics_["soundness"]`; what they say against the run is noted in its events.
+    """Compute the figures for `diagnostics_["soundness"]`, and add the resulting warnings to the events of the run.
 
     Args:
         best: the run that was kept.
-        runs: the restarts.
-        data: the rows of the fit.
-        by_distance: whether the method is for clusters of near rows, so that k-means may stand beside it.
+        runs: all restarts.
+        data: the training rows.
+        by_distance: whether clusters of the method are neighbourhoods, so that a comparison with k-means makes sense.
     """
     found: dict[str, Any] = {"change": None, "stability": None, "together": None, "kmeans": None}
     if len(best.history) < ENOUGH or best.collapsed:
@@ -53,7 +53,7 @@ def examine(best: Run, runs: Sequence[Run], data: Data, *, by_distance: bool) ->
 
 
 def _doubts(found: dict[str, Any], sizes: list[int]) -> list[Event]:
-    """What the figures say, in words."""
+    """The warnings that follow from the figures."""
     doubts = []
     change, together, plain = found["change"], found["together"], found["kmeans"]
     if change is not None and change < -FALLING:
@@ -62,20 +62,22 @@ def _doubts(found: dict[str, Any], sizes: list[int]) -> list[Event]:
     lost = [j for j, stays in enumerate(found["stability"] or []) if sizes[j] and stays < DISSOLVED]
     if lost:
         named = ", ".join(map(str, lost[:10])) + (", ..." if len(lost) > 10 else "")
-        text = "Unstable: {} of {} clusters are not found again by the other restarts ({}; see stability_)."
+        text = "Unstable: {} of {} clusters are not found by the other restarts ({}; see stability_)."
         doubts.append(Event("unstable", text.format(len(lost), len(sizes), named)))
     if together is not None and together < CHANCE:
-        text = "No better than chance: near rows share a cluster little more often than the sizes alone give ({:.2f})."
+        text = "No better than chance: neighbouring rows share a cluster hardly more often than by chance ({:.2f})."
         doubts.append(Event("chance", text.format(together)))
     elif together is not None and together < LEVEL * plain:
-        text = "Worse than k-means: on the same values it keeps more near rows together ({:.2f}, this {:.2f})."
+        text = (
+            "Worse than k-means, which keeps more neighbouring rows together on the same values ({:.2f}, here {:.2f})."
+        )
         doubts.append(Event("worse", text.format(plain, together)))
     return doubts
 
 
 @torch.no_grad()
 def beside_kmeans(run: Run, data: Data) -> tuple[float, float] | tuple[None, None]:
-    """How far near rows share a cluster, in the run and by k-means; None where the rows are too few to say."""
+    """The share of neighbouring rows in one cluster, for the run and for k-means; None if there are too few rows."""
     k, width = len(run.centers), max(1, math.prod(data.rows.row_shape))
     index = data.spaced(min(SAMPLE, max(VALUES // width, A_CLUSTER * k)))
     if k < 2 or len(index) < A_CLUSTER * k:
@@ -89,7 +91,8 @@ def beside_kmeans(run: Run, data: Data) -> tuple[float, float] | tuple[None, Non
 
 
 def share_together(near: Tensor, labels: Tensor) -> float:
-    """The share of near rows in one cluster, beyond what the sizes alone would give: 1 is all of them, 0 is chance."""
+    """The share of neighbouring rows in one cluster, beyond what the cluster sizes alone would give: 1 is all of them,
+    0 is chance."""
     chance = (labels.bincount() / len(labels)).square().sum().item()
     kept = (labels[near] == labels[:, None]).float().mean().item()
     return (kept - chance) / (1 - chance) if chance < 1 else 0.0

@@ -1,8 +1,8 @@
-"""How sure a clustering is: whether other runs, or runs on other rows, find the same clusters.
+"""Stability: whether other runs, or runs on other rows, find the same clusters.
 
-Of cluster C_j and the clusters D of another run, the best match has the Jaccard index `max_l |C_j ∩ D_l| / |C_j ∪ D_l|`
-(Hennig: "Cluster-wise assessment of cluster stability", 2007). The stability of a cluster is its mean over the other
-runs; that of a row is the share of them in which it lies in its cluster's match.
+The best match of a cluster C_j among the clusters D_l of another run has the Jaccard index `max_l |C_j ∩ D_l| / |C_j ∪
+D_l|` (Hennig: "Cluster-wise assessment of cluster stability", 2007). The stability of a cluster is its mean over the
+other runs; the stability of a row is the share of the other runs in which it lies in the match of its cluster.
 """
 
 from collections.abc import Sequence
@@ -27,14 +27,15 @@ from .state import snapshot
 
 
 class Stability(NamedTuple):
-    """From 0 to 1 each."""
+    """Stability of clusters and rows, from 0 to 1."""
 
     clusters: NDArray[np.float64]  # (k,)
     rows: NDArray[np.float64]  # (n,)
 
 
 def compared(labels: NDArray[Any], others: Sequence[NDArray[Any]], k: int) -> Stability:
-    """Of k clusters, beside the labels that other runs give the same rows. An empty cluster has no match."""
+    """The stability of k clusters, given the labels that other runs assign to the same rows. An empty cluster has no
+    match."""
     clusters, rows = np.zeros(k), np.zeros(len(labels))
     sizes = np.bincount(labels, minlength=k)
     for other in others:
@@ -69,28 +70,28 @@ class Steady:
 
     @property
     def stability_(self) -> NDArray[np.float64]:
-        """Of each cluster (k,), among the restarts; needs n_init > 1."""
+        """The stability of each cluster (k,) among the restarts; needs n_init > 1."""
         return self._among_restarts().clusters
 
     @property
     def row_stability_(self) -> NDArray[np.float64]:
-        """Of each row (n,), among the restarts; needs n_init > 1."""
+        """The stability of each row (n,) among the restarts; needs n_init > 1."""
         return self._among_restarts().rows
 
     def _among_restarts(self) -> Stability:
         others = [run["labels"] for run in self.runs_ if run["seed"] != self.seed_]
         if not others or any(len(other) != len(self.labels_) for other in others):  # of a stream, the last batch
-            raise AttributeError("stability_ compares the restarts of a fit: set n_init > 1, or ask stability(X).")
+            raise AttributeError("stability_ compares the restarts of a fit: set n_init > 1, or call stability(X).")
         return compared(self.labels_, others, self.n_clusters_)
 
     def stability(self, X: Any, n: int = 5, random_state: int = 0) -> Stability:
-        """Whether fits to other rows find the same clusters: the same settings, n times on a random half of X, each
-        labelling all of X.
+        """Stability under resampling: fit the same settings n times to a random half of X, and compare the labels of
+        all of X.
 
         Args:
-            X: the rows of the fit, or others of their kind.
-            n: how many fits.
-            random_state: of halves and fits.
+            X: the training rows, or similar ones.
+            n: number of fits.
+            random_state: seed of the halves and of the fits.
         """
         fitted = snapshot(self)
         check_is_fitted(fitted)

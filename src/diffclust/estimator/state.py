@@ -1,4 +1,4 @@
-"""The fitted state of an estimator among threads: attributes are replaced all at once, and read from a snapshot."""
+"""Thread safety of the fitted state: attributes are replaced all at once, and read from a snapshot."""
 
 import os
 import threading
@@ -12,13 +12,15 @@ _locks_lock = threading.Lock()
 
 
 def write_lock(estimator: Any) -> "threading.RLock":
-    """Of the estimator: who holds it may change the fitted attributes. Threads that only read do not wait for it."""
+    """The lock of an estimator that a thread must hold to change fitted attributes. Threads that only read do not wait
+    for it."""
     with _locks_lock:
         return _locks.setdefault(estimator, threading.RLock())
 
 
 def snapshot(estimator: E) -> E:
-    """A shallow copy, with the attributes of this moment: what is fitted is replaced, never changed in place."""
+    """A shallow copy with the current attributes. Fitted attributes are replaced, never changed in place, so the copy
+    is safe."""
     copied = object.__new__(type(estimator))
     copied.__dict__ = vars(estimator).copy()
     return copied
@@ -35,7 +37,7 @@ def fitted_names(estimator: Any) -> tuple[str, ...]:
 
 
 def _forget_locks() -> None:
-    """After a fork: the threads that held them are not in the child."""
+    """After a fork: the threads that held the locks do not exist in the child."""
     global _locks, _locks_lock
     _locks, _locks_lock = WeakKeyDictionary(), threading.Lock()
 

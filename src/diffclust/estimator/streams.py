@@ -1,4 +1,4 @@
-"""Learning from a stream: one arriving batch at a time, for months, with numbers that keep their meaning."""
+"""Online learning with `partial_fit`, one batch at a time; cluster numbers keep their meaning."""
 
 import copy
 import math
@@ -36,7 +36,7 @@ ENOUGH = 1_000  # rows to tell how certain an answer is
 
 
 class Arrived(NamedTuple):
-    """A batch as an online rule sees it, with the centres where they are before the step."""
+    """A batch as an online rule sees it, with the centres before the step."""
 
     z: Tensor  # (b, d) its embedding
     pull: Tensor  # (k, d) sum of each cluster's rows
@@ -46,7 +46,7 @@ class Arrived(NamedTuple):
 
 @dataclass(eq=False)
 class Stream:
-    """What an estimator remembers of the batches since its fit."""
+    """What an estimator remembers about the batches since its fit."""
 
     origin: Tensor  # (k, d) the centres of the fit
     counts: Tensor  # (k,) rows each cluster has had, in float64, those of the fit included
@@ -80,7 +80,7 @@ class Stream:
 
 @dataclass(frozen=True)
 class Waiting:
-    """Rows of a stream that cannot start yet: the distinct ones, fewer than there are to be clusters."""
+    """The distinct rows of a stream that has fewer of them than clusters, so it cannot start yet."""
 
     rows: Tensor
     attributes: dict[str, Any]  # of the first batch
@@ -109,7 +109,7 @@ class Online:
     # ---- what a method says
 
     def offline(self) -> str:
-        """Why the method, as it is set, cannot learn online; nothing where it can."""
+        """Why the method cannot learn online with its settings; None if it can."""
         return "it has no rule for single batches"
 
     def online_step(self, model: Any, arrived: Arrived) -> None:
@@ -117,26 +117,30 @@ class Online:
         raise NotImplementedError
 
     def online_learner(self, model: ClusterModel) -> Trainable:
-        """What a step of the network minimises, where it is to learn too."""
+        """The loss that a step of the network minimises with `learn_network=True`."""
         return NetworkAlone(model) if self.is_joint() else self.pretraining(model)
 
     # ---- learning
 
     @available_if(lambda self: not self.offline())
     def partial_fit(self, X: Any, y: Any = None, *, learn_network: bool = False) -> Self:
-        """Learn from an arriving batch: the centres move, and cluster 3 stays cluster 3.
+        """Update the model with a new batch: the centres move, and cluster 3 stays cluster 3.
 
-        Without a fit before it, rows are kept until there are `n_clusters` distinct ones, and these are fitted.
-        A DataLoader or an IterableDataset is a stream itself: each of its batches is learnt from in turn.
+        Without a fit before it, rows are collected until there are `n_clusters` distinct ones, and the model is fitted
+        on these. A DataLoader or an IterableDataset is a whole stream: the model learns from each of its batches in
+        turn.
 
-        `labels_`, `inertia_` and `clustering_loss_` become those of this batch; `diagnostics_["stream"]` says of each
-        cluster how many rows it has had, how far its centre is from where the fit left it, when it last had a row,
-        and how many rows have gone by since; rows of a starting fit are in its count alone.
-        A bad batch is an error and changes nothing; those before it in a DataLoader have been learnt from.
+        `labels_`, `inertia_` and `clustering_loss_` become those of this batch. For each cluster,
+        `diagnostics_["stream"]` has the number of rows it has received, the distance of its centre from its place after
+        the fit, the time of its last row, and the number of rows since then. The rows of an initial fit are included
+        only in the counts. An invalid batch raises an error and changes nothing; batches before it in a DataLoader have
+        been learnt from.
 
         Args:
-            learn_network: the network takes a step too, on the method's own loss with the centres at rest; otherwise it
-                stays as it is.
+            X: the batch, or a stream of batches.
+            y: ignored.
+            learn_network: also train the network for one step on the method's own loss, with fixed centres; otherwise
+                the network does not change.
         """
         with learning(self.deterministic):
             for batch in arriving(X):
@@ -148,10 +152,10 @@ class Online:
         return self
 
     def _wait_for(self, X: Any) -> None:
-        """Start with a fit as soon as the rows allow it."""
+        """Start with a fit as soon as there are enough rows."""
         self._check_settings()
         if isinstance(self.n_clusters, str):
-            raise ValueError('n_clusters="auto" needs rows to look at: begin with fit, then go on with partial_fit.')
+            raise ValueError('n_clusters="auto" cannot start with partial_fit: call fit first.')
         waiting: Waiting | None = vars(self).get("_waiting")
         if waiting is None:
             given = read_rows(self, X, fitting=True)
@@ -179,9 +183,12 @@ class Online:
         self._go_on_with(stream, self.model_)
 
     def _take_in(self, X: Any, learn_network: bool) -> None:
-        """Change copies of model and stream, since other threads may be reading them; then put both in at once."""
+        """Change copies of the model and the stream, because other threads may be reading them; then replace both at
+        once."""
         if isinstance(self.model_.clusters, Regrouped):
-            raise ValueError("partial_fit moves centres, and clusters that were merged or split have none: fit again.")
+            raise ValueError(
+                "partial_fit cannot move clusters that were merged or split, as they have no centres: fit again."
+            )
         given = read_rows(self, X, fitting=False)
         data = Data(given.rows, choose_device(self.device))
         if self.model_.training or self.model_.clusters.weight.device != data.device:
@@ -208,7 +215,7 @@ class Online:
 
     @torch.no_grad()
     def _go_on_with(self, stream: Stream, model: ClusterModel, **fitted: Any) -> None:
-        """From now on the attributes are those of the stream's last batch."""
+        """Set the fitted attributes to those of the stream's last batch."""
         told = stream.diagnostics(model.clusters.centers)
         fitted |= {"diagnostics_": {**self.diagnostics_, "stream": told, "sizes": told["counts"]}}
         gone = OF_THE_LAST_BATCH
@@ -225,8 +232,8 @@ class Online:
         return temperature_of(model.clusters, torch.cat([part.to(model.clusters.weight.device) for part in rows]))
 
     def _with_a_step(self, given: Given, data: Data, stream: Stream) -> ClusterModel:
-        """A copy of the model, whose network has taken one step on the whole batch, by a twin that the optimiser knows;
-        where the loss is not finite, an error and no step."""
+        """A copy of the model whose network has taken one step on the whole batch. Raises, without a step, if the loss
+        is not finite."""
         model = self.model_
         if len(data) < 2:
             raise ValueError("learn_network=True needs batches of at least 2 rows, this one has 1.")
@@ -268,12 +275,12 @@ class Online:
         return Stream(origin, counts, now, torch.zeros_like(counts))
 
     def stream_state(self) -> dict[str, Tensor]:
-        """What must be kept for the stream to go on elsewhere; the optimiser's moments are not."""
+        """The state that must be saved to continue the stream later, without the moments of the optimiser."""
         stream: Stream | None = vars(self).get("_stream")
         return {name: getattr(stream, name) for name in KEPT} if stream else {}
 
     def resume_stream(self, state: dict[str, Tensor]) -> None:
-        """Go on from what `stream_state` gave."""
+        """Continue from the result of `stream_state`."""
         if state:
             so_far = self.diagnostics_["stream"]
             origin, counts, last_seen, last_row = (state[name] for name in KEPT)

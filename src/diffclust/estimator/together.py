@@ -1,4 +1,4 @@
-"""Several estimators fitted at once."""
+"""Fit several estimators at once."""
 
 import contextlib
 import os
@@ -22,8 +22,8 @@ E = TypeVar("E")
 def fit_together(estimators: Iterable[E], X: Any) -> list[E]:
     """Fit every estimator to the same samples.
 
-    On a GPU they learn side by side, as restarts do, up to 32 at a time: each ends as it would alone, up to rounding.
-    Elsewhere they are fitted one after the other. ::
+    On a GPU up to 32 estimators train side by side, as restarts do; each ends with the result it would have alone, up
+    to rounding. Elsewhere they are fitted one after the other. ::
 
         models = fit_together([TELL(10, weight=w, random_state=0) for w in (0.01, 0.1, 1)], X)
     """
@@ -34,10 +34,10 @@ def fit_together(estimators: Iterable[E], X: Any) -> list[E]:
 
 
 def fit_each(pairs: Sequence[tuple[E, Any]]) -> list[E]:
-    """The same, each with samples of its own."""
+    """Fit every estimator to its own samples."""
     estimators = [estimator for estimator, _ in pairs]
     if len({id(estimator) for estimator in estimators}) < len(estimators):
-        raise ValueError("An estimator is there twice: its second fit would overwrite the first.")
+        raise ValueError("An estimator is in the list twice: its second fit would overwrite the first.")
     beside = [(estimator, X) for estimator, X in pairs if _may_be_beside(estimator)]
     for estimator, _ in beside:
         estimator._check_settings()
@@ -78,6 +78,7 @@ def fit_each(pairs: Sequence[tuple[E, Any]]) -> list[E]:
 
 
 def _may_be_beside(estimator: Any) -> TypeGuard[PrototypeClusterer]:
-    """Whether other fits may run beside its own: not where scikit-learn's callbacks watch, or processes share it."""
+    """Whether other fits may run at the same time: not if scikit-learn's callbacks watch, or several processes share
+    the fit."""
     ours = isinstance(estimator, PrototypeClusterer)
     return ours and not hasattr(estimator, "_skl_callbacks") and current_processes().alone

@@ -59,18 +59,18 @@ class ClusterExplanation:
             how = "tighter" if self.relative_tightness < 1 else "looser"
             parts.append(f"It is {how} than the average: {self.relative_tightness:.2f} of the mean squared distance.")
         if near:
-            parts.append(f"Its nearest neighbours are {near}.")
+            parts.append(f"Its nearest clusters are {near}.")
         if self.columns:
-            parts.append(f"It is set apart by {self.said}.")
+            parts.append(f"It stands out by {self.said}.")
         elif self.features:
-            parts.append(f"It is set apart by {words.weighted(self.features[:5])}.")
+            parts.append(f"It stands out by {words.weighted(self.features[:5])}.")
         if self.typical:
             parts.append(f"Most typical are rows {words.listing(map(str, self.typical[:3]))}.")
         if self.doubtful:
             row, margin, rival = self.doubtful[0]
-            parts.append(f"Most doubtful is row {row}, which leaves cluster {rival} behind by only {margin:.3g}.")
+            parts.append(f"Most doubtful is row {row}, whose margin to cluster {rival} is only {margin:.3g}.")
         if self.typical is None:
-            parts.append("This is what the model alone knows: give it rows to see who is in the cluster.")
+            parts.append("Pass rows X to see which rows are in the cluster.")
         return " ".join(parts)
 
     @property

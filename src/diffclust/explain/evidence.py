@@ -79,8 +79,8 @@ class Evidence:
         what = "features of the input" if self.of_inputs else f"numbers of the embedding ({span})"
         heavy = self.heaviest(4)
         sides = {
-            "for it speak most": [pair for pair in heavy if pair[1] > 0],
-            "against it": [pair for pair in heavy if pair[1] < 0],
+            "most for it are": [pair for pair in heavy if pair[1] > 0],
+            "most against it": [pair for pair in heavy if pair[1] < 0],
         }
         said = ", ".join(f"{side} {words.weighted(pairs)}" for side, pairs in sides.items() if pairs)
         rounding = 1e-9 * float(np.abs(self.contributions).max(initial=0))
@@ -91,10 +91,10 @@ class Evidence:
         ]
         if self.attributions is not None and self.feature_names is not None:
             top = words.weighted(self.top_in_words(5))
-            parts.append(f"Of the input, what counts most is {top}." if top else "Of the input, nothing counts.")
+            parts.append(f"The input features that matter most are {top}." if top else "No input feature matters.")
         for name, error in (("contributions", self.contribution_error), ("attributions", self.completeness_error)):
             if error is not None and error > CAREFUL:
-                parts.append(f"The {name} miss {100 * error:.0f} %: take them with care.")
+                parts.append(f"The {name} miss {100 * error:.0f} % of the sum: use them with care.")
         return parts
 
     def pictures(self) -> list[str]:

@@ -136,7 +136,7 @@ def _parts(model: Any) -> list[dict[str, Any]]:
             {
                 "name": "encoder",
                 "what": f"{name} from {shape} to {network.embedding_dim} numbers",
-                "why": "turns a row into its embedding z; where alike rows lie close together",
+                "why": "maps a row to its embedding z, in which similar rows lie close together",
                 "numbers": whole,
             }
         )
@@ -155,12 +155,12 @@ def _parts(model: Any) -> list[dict[str, Any]]:
             {
                 "name": "decoder",
                 "what": f"its mirror, from {network.embedding_dim} numbers to {shape}",
-                "why": "turns a centre into what the cluster looks like; kept the embedding honest in training",
+                "why": "decodes a centre to what the cluster looks like; in training, makes z keep what a row is like",
                 "numbers": 0 if inner is not None else numbers(decoder),
             }
         )
     known = {id(p) for part in (network, clusters) if part is not None for p in part.parameters()}
     rest = sum(p.numel() for p in model.parameters() if id(p) not in known)
     if rest:
-        parts.append({"name": "more", "what": "parameters of the method's own", "why": "see its page", "numbers": rest})
+        parts.append({"name": "more", "what": "the method's own parameters", "why": "see its page", "numbers": rest})
     return parts

@@ -48,12 +48,15 @@ class PairExplanation(Evidence):
     def sentence(self) -> str:
         """All of it in words."""
         a, b = self.clusters
-        start = f"Both rows are in cluster {a}" if self.together else f"The rows are apart, in clusters {a} and {b}"
-        start += f" (chance of being together {self.together_probability:.3f}, squared distance {self.distance:.3g})."
+        start = f"Both rows are in cluster {a}" if self.together else f"The rows are in different clusters, {a} and {b}"
+        start += (
+            f" (probability of sharing a cluster {self.together_probability:.3f}, "
+            f"squared distance {self.distance:.3g})."
+        )
         if self.versus is None:
             return start
-        what = "hold against cluster {1}" if self.together else "tell cluster {0} from cluster {1}"
-        figure = f"The evidence of {self.evidence:.4g} by which they {what.format(*self.versus)}"
+        what = "keeps them together, against cluster {1}," if self.together else "separates clusters {0} and {1}"
+        figure = f"The evidence of {self.evidence:.4g} that {what.format(*self.versus)}"
         return " ".join([start, *self.reasons(figure)])
 
     def _repr_html_(self) -> str:

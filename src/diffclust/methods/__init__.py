@@ -1,4 +1,4 @@
-"""One file per paper, and the list of them. Reading the list imports none of them."""
+"""One file per paper, and the list of methods. Reading the list imports none of them."""
 
 from importlib import import_module
 from typing import Any, NamedTuple
@@ -48,7 +48,7 @@ METHODS = (
         "dcn",
         "DCN",
         "dcn",
-        "a k-means-friendly embedding: network and centres by turns",
+        "a k-means-friendly embedding: network and centres trained in alternation",
         "Yang et al., Towards K-means-friendly Spaces, ICML 2017",
     ),
     Method(
@@ -69,14 +69,14 @@ METHODS = (
         "vade",
         "VaDE",
         "vade",
-        "a variational autoencoder with a mixture of Gaussians for its prior",
+        "a variational autoencoder with a Gaussian mixture as its prior",
         "Jiang et al., Variational Deep Embedding, IJCAI 2017",
     ),
     Method(
         "cross-metric",
         "CrossMetric",
         "cross_metric",
-        "a space in which different distances assign a sample alike",
+        "an embedding in which different distances give the same assignment",
         "Peng et al., Deep Clustering With Sample-Assignment Invariance Prior, TNNLS 2020",
     ),
     Method(
@@ -90,39 +90,39 @@ METHODS = (
         "iic",
         "IIC",
         "iic",
-        "a classifier whose answers for two versions of a sample tell most of one another",
+        "a classifier with the most mutual information between two versions of a sample",
         "Ji et al., Invariant Information Clustering for Unsupervised Image Classification, ICCV 2019",
     ),
     Method(
         "imsat",
         "IMSAT",
         "imsat",
-        "decided, even clusters that no small push of a sample changes",
+        "confident, even clusters that do not change under small perturbations",
         "Hu et al., Learning Discrete Representations via Information Maximizing Self-Augmented Training, ICML 2017",
     ),
     Method(
         "sscnet",
         "SSCNet",
         "sscnet",
-        "sparse subspace clustering, learnt: for planes rather than balls",
+        "learnt sparse subspace clustering: for planes rather than balls",
         "SSCNet: learning-based subspace clustering",
     ),
 )
 
-# Methods that label only the rows they were given: there is nothing to predict with.
+# Transductive methods: they label only the rows they are fitted on.
 TRANSDUCTIVE = (
     Method(
         "ssc",
         "SSC",
         "ssc",
-        "rows written by few others; the graph of who writes whom is cut",
+        "each row as a sparse combination of others, then spectral clustering",
         "Elhamifar and Vidal, Sparse Subspace Clustering: Algorithm, Theory, and Applications, TPAMI 2013",
     ),
     Method(
         "dscnet",
         "DSCNet",
         "dscnet",
-        "codes of an autoencoder that write one another; the graph of who writes whom is cut",
+        "embeddings as combinations of one another, then spectral clustering",
         "Ji et al., Deep Subspace Clustering Networks, NeurIPS 2017",
     ),
 )

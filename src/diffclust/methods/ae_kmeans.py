@@ -1,11 +1,11 @@
-"""AE + k-means: an autoencoder, then k-means on what it found.
+"""AE + k-means: an autoencoder, then k-means on its embedding.
 
 The baseline every deep method has to beat (Hinton and Salakhutdinov, "Reducing the Dimensionality of Data with
-Neural Networks", Science 2006, for the network; Lloyd for the rest). First the autoencoder f, g alone::
+Neural Networks", Science 2006, for the network; Lloyd for the rest). First train the autoencoder f, g alone::
 
     min  mean_i |x_i - g(f(x_i))|²
 
-then, with the network at rest, centres Ω in the embedding z_i = f(x_i)::
+then, with the network fixed, find centres Ω in the embedding z_i = f(x_i)::
 
     min  mean_i min_j |z_i - Ω_j|²
 """
@@ -41,7 +41,7 @@ class AEKMeansModel(ClusterModel):
             return {"clustering": self.clustering_loss(self.embed(batch.x)).mean()}
 
     def after_epoch(self, epoch: int, data: Data) -> None:
-        """A pass of Lloyd's algorithm, a block of rows at a time: without a network they may be wide and sparse."""
+        """One pass of Lloyd's algorithm, one block of rows at a time: without a network rows may be wide and sparse."""
         centers = self.clusters.centers.detach()
         sums = torch.zeros_like(centers, dtype=torch.float64)
         counts = sums.new_zeros(len(centers), 1)
@@ -60,10 +60,10 @@ class AEKMeansModel(ClusterModel):
 
 @hyperparameters
 class AEKMeans(AutoencoderClusterer):
-    """An autoencoder, then k-means on its embedding: the baseline of the family.
+    """An autoencoder, then k-means on its embedding: the baseline of the autoencoder family.
 
-    Shared parameters: see `PrototypeClusterer`. An epoch of clustering is one pass of Lloyd's algorithm over all
-    rows, from centres that k-means found on at most 50,000 of them.
+    Shared parameters: see `PrototypeClusterer`. An epoch of clustering is one pass of Lloyd's algorithm over all rows,
+    starting from centres that k-means found on at most 50,000 rows.
     """
 
     papers: ClassVar[dict[str, dict[str, Any]]] = {

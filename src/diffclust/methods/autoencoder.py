@@ -1,4 +1,4 @@
-"""What the autoencoder family shares: centres that are weights themselves, pretraining layer by layer, raw values."""
+"""Shared by the autoencoder family: centres that are parameters, layer-wise pretraining, unscaled values."""
 
 from typing import Any, ClassVar, Literal
 
@@ -20,15 +20,15 @@ from ..nn.cluster import ClusterLayer
 
 @hyperparameters
 class AutoencoderClusterer(PrototypeClusterer):
-    """The knobs of the autoencoder family.
+    """The parameters of the autoencoder family.
 
     Args:
-        init: first centres: "k-means", "k-means++", "neighbours" (k-means where embeddings are laid out by their
-            neighbours), "random" (rows), or an array (n_clusters, embedding_dim).
-        layer_epochs: greedy denoising training of each layer of the dense network, before the whole of it is trained
-            for `pretrain_epochs`. 0: none.
-        rescale: bring the values to the network's own units, and squash its output for images. False, as in the papers:
-            the values as they are, and a linear output. "mean": less the mean of each, and a linear output.
+        init: initial centres: "k-means", "k-means++", "neighbours" (k-means in a layout of the neighbour graph of the
+            embeddings), "random" (rows), or an array (n_clusters, embedding_dim).
+        layer_epochs: epochs of greedy denoising pretraining of each layer of the dense network, before the whole
+            network is trained for `pretrain_epochs`. 0: none.
+        rescale: scale the values for the network, and bound its output for images. False, as in the papers: unscaled
+            values and a linear output. "mean": subtract the mean of each column, linear output.
     """
 
     init: str | Any = "k-means"
@@ -38,12 +38,12 @@ class AutoencoderClusterer(PrototypeClusterer):
     own_optimizer: ClassVar[bool] = False  # `optimizer` and `lr` are for the clustering alone: Adam pretrains
 
     def build_clusters(self, autoencoder: Autoencoder) -> ClusterLayer:
-        """The cluster layer of the method, behind this network."""
+        """The method's cluster layer for this network."""
         # with α = 1/2 the weights W = 2αΩ are the centres themselves, and the optimiser's rate is theirs
         return ClusterLayer(self.n_clusters, autoencoder.embedding_dim, alpha=0.5)
 
     def _by_neighbours(self, rows: Rows) -> bool:
-        """ "auto" is no where `rescale` or `layer_epochs` ask for an autoencoder of the papers."""
+        """With features="auto", `rescale` or `layer_epochs` ask for an autoencoder as in the papers."""
         plain = self.layer_epochs == 0 and self.rescale is True
         return super()._by_neighbours(rows) and (plain or self.features == "neighbours")
 
@@ -67,12 +67,13 @@ class AutoencoderClusterer(PrototypeClusterer):
         return [*layers, *super().pretraining_plan(model, epochs)]
 
     def online_step(self, model: Any, arrived: Arrived) -> None:
-        """Each centre is the mean of all the rows it has had."""
+        """Each centre is the running mean of all rows it has received."""
         model.clusters.average_(arrived.pull, arrived.mass, arrived.counts)
 
 
 def paper_settings(n_clusters: int, **changes: Any) -> dict[str, Any]:
-    """What the family's papers agree on: d-500-500-2000-k, raw values, batches of 256, nothing changed at random."""
+    """The settings that the papers of the family share: d-500-500-2000-k, unscaled values, batches of 256, no
+    augmentation."""
     return {
         "n_clusters": n_clusters,
         "network": "dense",

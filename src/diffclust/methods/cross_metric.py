@@ -1,10 +1,10 @@
-"""CrossMetric: a space in which different distances assign a sample alike.
+"""CrossMetric: an embedding in which different distances give the same assignment.
 
 Peng, Zhu, Feng, Shen, Zhang, Zhou: "Deep Clustering With Sample-Assignment Invariance Prior", TNNLS 2020. Its variants
 are HOMO (metric="euclidean"), HOE ("cosine"), HOT ("correlation") and HIT ("cityblock").
 
 Embeddings h = f(x) and centres ω give distances z_ij, these a closeness Q, and this an assignment P, in which close
-clusters count more (r = 2) and frequent ones less::
+clusters have more weight (r = 2) and frequent ones less::
 
     P_ij = (Q_ij^r / f_j) / Σ_j' (Q_ij'^r / f_j'),   f_j = Σ_i Q_ij
 
@@ -15,14 +15,15 @@ The prediction P₁ is sparse and Euclidean; the target P₂ is dense, by the me
 
     L = mean_i KL(P₂ ‖ P₁)
 
-A denoising autoencoder is trained first, k-means places the centres, the decoder is left behind, and L trains network
-and centres. The method has ended when fewer than 0.03 % of the labels argmax_j P₁ change from one epoch to the next.
-Where the paper cannot be used as printed: cosine and correlation are distances (1 - similarity) here, else the farthest
-centre would be the closest; where distances are small (these two are at most 2) P₂ would be all but flat, and P₁ would
-follow it and lose its clusters, so that they are multiplied (`spread`); P₁ has zeros, so shares are clipped to 1e-7 in
-the logarithms, as Keras does; the learning rate is multiplied by its decay, not divided. By default P₂ has a larger r
-than P₁, too (`matched`): the paper has one for both; and when clusters begin to die all the same, it goes back to
-the last sound epoch and stops (`repair`). With several metrics L sums over all pairs of assignments.
+A denoising autoencoder is trained first and k-means places the centres. Then the decoder is dropped, and L trains the
+network and the centres, until fewer than 0.03 % of the labels argmax_j P₁ change from one epoch to the next.
+
+Differences from the printed paper: cosine and correlation are distances (1 - similarity), otherwise the farthest centre
+would be the closest. Small distances are multiplied (`spread`): these two are at most 2, so P₂ would be nearly flat,
+and P₁ would follow it and lose its clusters. P₁ has zeros, so probabilities are clipped to 1e-7 in the logarithms, as
+in Keras. The learning rate is multiplied by its decay, not divided. By default P₂ has a larger r than P₁ (`matched`);
+the paper has one r for both. If clusters begin to empty, training goes back to the last good epoch and stops
+(`repair`). With several metrics L is the sum over all pairs of assignments.
 """
 
 from collections.abc import Callable, Hashable, Sequence
@@ -168,38 +169,39 @@ class CrossMetricModel(ClusterModel):
 
 @hyperparameters
 class CrossMetric(AutoencoderClusterer):
-    """Deep clustering by sample-assignment invariance: network and centres learn until two distances agree.
+    """Deep clustering by sample-assignment invariance: train the network and the centres until two distances agree.
 
-    Shared parameters: see `PrototypeClusterer`; `optimizer` and `lr` are those of the clustering, the autoencoder is
-    pretrained with Adam. `predict_proba` gives P₁ itself, or P₂ as `inference` says; with two clusters P₁ is all or
-    nothing. `CrossMetric.paper("mnist", metric="cosine")` has the paper's settings, but for what it does not say or our
-    copy does not show: the learning rate, its weight decay (none here) and how long the autoencoder is trained (50
-    epochs here, as in Deep k-Means, whose network is the same), for `spread`, without which angles lose clusters, for
-    the mean it takes off the data: pixels are as they are here, since HOMO loses with that of each pixel gone, and for
-    angles behind the CNN's sigmoid, which are seen from the mean.
+    Shared parameters: see `PrototypeClusterer`; `optimizer` and `lr` are used for clustering, the autoencoder is
+    pretrained with Adam. `predict_proba` returns P₁ or P₂, as set by `inference`; with two clusters P₁ is 0 or 1.
+    `CrossMetric.paper("mnist", metric="cosine")` has the paper's settings, except for what it does not say or our copy
+    does not show: the learning rate, its weight decay (none here) and the length of pretraining (50 epochs here, as in
+    Deep k-Means, whose network is the same). It also differs in `spread`, without which angles lose clusters; in the
+    mean, which the paper subtracts from the data (pixels are unscaled here, because HOMO loses accuracy without the
+    mean of each pixel); and in angles behind the CNN's sigmoid, which are measured from the mean.
 
     Args:
-        metric: of the target P₂: "euclidean" (HOMO), "cosine" (HOE), "correlation" (HOT), "cityblock" (HIT), or several
-            of them, for a loss over all pairs of assignments.
-        divergence: between assignments: "kl", "jensen-shannon" or "hellinger" (squared).
-        detach: what gradients do not go through: "none" (the paper's one objective), "prediction" or "target".
-        inference: the assignment that answers: "prediction" (P₁) or "target" (P₂, of the first metric). It can be
-            changed after the fit, by `set_params`.
-        centered: see angles (cosine, correlation) from the mean of the embedding before clustering. False: from zero.
-        spread: least mean distance by the target's metric before clustering; smaller ones are multiplied up to it, as 1
-            / (1 + z²) is all but flat where z is small, and cosine distances are at most 2. And where rows and centres
-            are less than half as far apart, by Euclid, the network's last layer is multiplied, since small embeddings
-            jump at a learning rate that suits others. Behind a sigmoid or in a network of your own the centres are
-            slowed down instead, if the optimiser is one of plain gradient descent. 0: all as it is.
-        power: r, of the closeness.
-        matched: raise the target's power before clustering until P₂ is as decided as P₁, by their mean entropies (up to
-            8). Where P₁ is all or nothing, as with two clusters, it stays. False: r for both, as in the paper.
-        noise: share of the values hidden from the autoencoder while it is pretrained.
-        decay: factor on the learning rate after every `decay_every` epochs.
-        decay_every: epochs from one such step to the next.
-        tolerance: stop when a smaller share of the labels changes from one epoch to the next; 0: never.
-        repair: go back to the last sound epoch when clusters begin to die, and stop. False: go on regardless, as the
+        metric: metric of the target P₂: "euclidean" (HOMO), "cosine" (HOE), "correlation" (HOT), "cityblock" (HIT), or
+            several of them, for a loss over all pairs of assignments.
+        divergence: divergence between assignments: "kl", "jensen-shannon" or "hellinger" (squared).
+        detach: side without gradients: "none" (the paper's objective), "prediction" or "target".
+        inference: the assignment used by `predict`: "prediction" (P₁) or "target" (P₂, of the first metric). It can be
+            changed after the fit with `set_params`.
+        centered: measure angles (cosine, correlation) from the mean of the embedding before clustering. False: from
+            zero.
+        spread: smallest mean distance under the target's metric before clustering; smaller distances are multiplied up
+            to it, because 1 / (1 + z²) is nearly flat for small z. If the mean Euclidean distance between rows and
+            centres is less than half of it, the last layer of the network is multiplied too, because centres would jump
+            at the usual learning rate. Behind a sigmoid or in a network of your own the steps of the centres are made
+            smaller instead, if the optimiser is plain gradient descent. 0: no scaling.
+        power: r, the exponent of the closeness.
+        matched: raise the target's power before clustering until P₂ is as certain as P₁, by their mean entropies (up to
+            8). If P₁ is 0 or 1, as with two clusters, the power does not change. False: the same r for both, as in the
             paper.
+        noise: share of the values that are masked while the autoencoder is pretrained.
+        decay: factor on the learning rate after every `decay_every` epochs.
+        decay_every: number of epochs between two decays.
+        tolerance: stop when a smaller share of the labels changes from one epoch to the next; 0: never.
+        repair: go back to the last good epoch when clusters begin to empty, and stop. False: continue, as in the paper.
     """
 
     optimizer: str | Callable[..., Optimizer] = "momentum"
@@ -264,7 +266,7 @@ class CrossMetric(AutoencoderClusterer):
         return CrossMetricModel(autoencoder, clusters, self)
 
     def set_params(self, **params: Any) -> Self:
-        """As everywhere in scikit-learn; a fitted estimator answers by a new `inference` at once."""
+        """As in scikit-learn; a new `inference` takes effect on a fitted estimator at once."""
         super().set_params(**params)
         if "inference" in params and hasattr(self, "model_"):
             self._check_settings()
@@ -276,4 +278,4 @@ class CrossMetric(AutoencoderClusterer):
         return Pretraining(model, noise=self.noise)
 
     def offline(self) -> str:
-        return "the frequencies its answers depend on are taken over all rows"
+        return "its predictions depend on frequencies over all rows"

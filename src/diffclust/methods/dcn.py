@@ -1,4 +1,4 @@
-"""DCN: a k-means-friendly space, by turns.
+"""DCN: a k-means-friendly space, by alternating optimisation.
 
 Yang, Fu, Sidiropoulos, Hong: "Towards K-means-friendly Spaces: Simultaneous Deep Learning and Clustering", ICML 2017.
 
@@ -6,12 +6,12 @@ With embeddings f(x), reconstructions g(f(x)), centres M and assignments s, eq. 
 
     min  Σ_i |x_i - g(f(x_i))|² + (λ/2) |f(x_i) - M s_i|²
 
-by alternating (algorithm 1). For each batch: the network takes a gradient step with M and s fixed; then, with the
-network fixed, each row goes to its nearest centre (eq. 8), and each centre takes in its rows one by one (eq. 10)::
+by alternating optimisation (algorithm 1). For each batch, the network takes a gradient step with M and s fixed; then,
+with the network fixed, each row goes to its nearest centre (eq. 8), and each centre is updated by its rows (eq. 10)::
 
     m_k <- m_k + (1 / c_k) (f(x_i) - m_k),   c_k <- c_k + 1
 
-where c_k counts the rows that centre k has had: a running mean. The centres carry no gradient.
+where c_k counts the rows of centre k so far, so the centre is a running mean. The centres have no gradient.
 """
 
 from collections.abc import Hashable
@@ -34,7 +34,7 @@ from .autoencoder import AutoencoderClusterer, paper_settings
 class DCNModel(ClusterModel):
     weight: Tensor
     counts: Tensor  # c (k, 1)
-    members: Tensor  # rows each centre won in this epoch
+    members: Tensor  # rows of each centre in this epoch
 
     def __init__(self, autoencoder: Autoencoder, clusters: ClusterLayer, settings: "DCN") -> None:
         super().__init__(autoencoder, clusters)
@@ -83,15 +83,16 @@ class DCNModel(ClusterModel):
 
 @hyperparameters
 class DCN(AutoencoderClusterer):
-    """A k-means-friendly embedding: gradient steps of the network and running means of the centres, by turns.
+    """A k-means-friendly embedding: gradient steps of the network alternate with running means of the centres.
 
-    Shared parameters: see `PrototypeClusterer`. `DCN.paper("mnist")` has the authors' settings, but for Adam in place
+    Shared parameters: see `PrototypeClusterer`. `DCN.paper("mnist")` has the authors' settings, except for Adam instead
     of their momentum.
 
     Args:
-        weight: λ, of the distance to the own centre against the reconstruction; both are sums over coordinates.
-        first_count: c_k at the start: how many rows the first centres are worth.
-        repair: move a centre that wins no row in an epoch to a badly served row. False: the literal paper.
+        weight: λ, the weight of the distance to the own centre relative to the reconstruction; both are sums over
+            coordinates.
+        first_count: initial c_k: how many rows the initial centres count for.
+        repair: move a centre without rows in an epoch to a row far from its own centre. False: the literal paper.
     """
 
     weight: float = knob(0.1, low=0)
@@ -112,7 +113,7 @@ class DCN(AutoencoderClusterer):
         return ""
 
     def online_step(self, model: Any, arrived: Arrived) -> None:
-        """Eq. (10), going on with the counts that training ended with."""
+        """Eq. (10), continuing with the counts at the end of training."""
         model.clusters.average_(arrived.pull, arrived.mass, model.counts[:, 0])
         model.counts += arrived.mass[:, None]
 

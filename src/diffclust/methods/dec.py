@@ -1,21 +1,22 @@
-"""DEC and IDEC: clusters that sharpen themselves.
+"""DEC and IDEC: soft assignments trained towards a sharper version of themselves.
 
 Xie, Girshick, Farhadi: "Unsupervised Deep Embedding for Clustering Analysis", ICML 2016.
 Guo, Gao, Liu, Yin: "Improved Deep Embedded Clustering with Local Structure Preservation", IJCAI 2017.
 
-Embeddings z and centres μ give soft assignments by a Student-t kernel, and these a target that is sharper and evens
-out the clusters' sizes::
+Embeddings z and centres μ give soft assignments by a Student-t kernel. From these a target is computed that is sharper
+and evens out the cluster sizes::
 
     q_ij = (1 + |z_i - μ_j|²)^-1 / Σ_j' (...)                              DEC eq. (1)
     p_ij = (q_ij² / f_j) / Σ_j' (q_ij'² / f_j'),   f_j = Σ_i q_ij           DEC eq. (3)
 
-The target is computed over all rows, kept for `interval` steps, and the network and the centres follow it::
+The target is computed over all rows and kept for `interval` steps, while the network and the centres are trained on
+it::
 
-    L = KL(P ‖ Q)                                     DEC eq. (2), the decoder is left behind
+    L = KL(P ‖ Q)                                     DEC eq. (2), the decoder is dropped
     L = reconstruction per value + γ KL(P ‖ Q)        IDEC eq. (4)
 
-KL is a sum over clusters and a mean over rows. When fewer than `tolerance` of the labels change from one target to
-the next, the method has ended.
+KL is a sum over clusters and a mean over rows. Training stops when a share of fewer than `tolerance` of the labels
+changes from one target to the next.
 """
 
 from collections.abc import Callable, Hashable
@@ -117,7 +118,7 @@ class DECModel(ClusterModel):
 
 @hyperparameters
 class SelfSharpening(AutoencoderClusterer):
-    """What DEC and IDEC share beside the model."""
+    """What DEC and IDEC share besides the model."""
 
     interval: int | Literal["auto"] = knob("auto", low=1)
     tolerance: float = knob(0.001, low=0, high=1)
@@ -126,31 +127,32 @@ class SelfSharpening(AutoencoderClusterer):
     keep_decoder: ClassVar[bool]
 
     def target_interval(self, n_samples: int) -> int:
-        """In steps. "auto": about one pass over the rows, and no longer than both papers have for MNIST."""
+        """Steps between two targets. "auto": about one pass over the rows, and at most as many as both papers have for
+        MNIST."""
         wanted = min(LONGEST_INTERVAL, n_samples // PAPERS_BATCH) if self.interval == "auto" else int(self.interval)
         return max(1, wanted)
 
     def offline(self) -> str:
-        return "the target it learns from is taken over all rows"
+        return "its target needs all rows"
 
 
 @hyperparameters
 class DEC(SelfSharpening):
-    """Deep embedded clustering: the network follows a sharper version of its own assignments.
+    """Deep embedded clustering: the network is trained towards a sharper version of its own assignments.
 
-    Shared parameters: see `PrototypeClusterer`; `optimizer` and `lr` are those of the clustering, the autoencoder is
-    pretrained with Adam. `DEC.paper("mnist")` has the settings of the Keras version that IDEC's authors keep, but for
-    the Adam of its pretraining; the paper itself pretrains layer by layer (`layer_epochs`).
+    Shared parameters: see `PrototypeClusterer`; `optimizer` and `lr` are used for clustering, the autoencoder is
+    pretrained with Adam. `DEC.paper("mnist")` has the settings of the Keras version that IDEC's authors maintain,
+    except for its pretraining optimiser; the paper itself pretrains layer by layer (`layer_epochs`).
 
     Args:
-        interval: steps from one target over all rows to the next. "auto": about an epoch, at most 140.
+        interval: steps between two targets over all rows. "auto": about an epoch, at most 140.
         tolerance: stop when a smaller share of the labels changes from one target to the next; 0: never.
     """
 
     optimizer: str | Callable[..., Optimizer] = "sgd"
 
     keep_decoder: ClassVar[bool] = False
-    weight: ClassVar[float] = 1.0  # of KL(P ‖ Q), which is all there is
+    weight: ClassVar[float] = 1.0  # of KL(P ‖ Q), the only term
     papers: ClassVar[dict[str, dict[str, Any]]] = {
         name: paper_settings(
             k,
@@ -174,15 +176,15 @@ class DEC(SelfSharpening):
 
 @hyperparameters
 class IDEC(SelfSharpening):
-    """Improved deep embedded clustering: DEC that keeps its decoder, so that the embedding keeps the data's shape.
+    """Improved deep embedded clustering: DEC with a decoder, so that the embedding preserves the structure of the data.
 
-    Shared parameters: see `PrototypeClusterer`; `optimizer` and `lr` are those of the clustering, the autoencoder is
-    pretrained with Adam. `IDEC.paper("mnist")` has the authors' settings; how long their layer-wise pretraining took is
-    not said, and here it is 50 epochs a layer and 200 of the whole.
+    Shared parameters: see `PrototypeClusterer`; `optimizer` and `lr` are used for clustering, the autoencoder is
+    pretrained with Adam. `IDEC.paper("mnist")` has the authors' settings; they do not give the length of their
+    layer-wise pretraining, which is 50 epochs per layer and 200 for the whole network here.
 
     Args:
-        weight: γ, of KL(P ‖ Q) against the reconstruction loss per value.
-        interval: steps from one target over all rows to the next. "auto": about an epoch, at most 140.
+        weight: γ, the weight of KL(P ‖ Q) relative to the reconstruction loss per value.
+        interval: steps between two targets over all rows. "auto": about an epoch, at most 140.
         tolerance: stop when a smaller share of the labels changes from one target to the next; 0: never.
     """
 

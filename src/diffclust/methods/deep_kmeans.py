@@ -7,14 +7,14 @@ With embeddings h = f(x), reconstructions A(x) and centres r_k, eq. (3) with f a
 
     L = mean_x [ g(x, A(x)) + λ Σ_k G_k(h) f(h, r_k) ],   G_k(h) = softmax_k(-α f(h, r_k))
 
-As α grows, G becomes the indicator of the nearest centre and the second term k-means' own objective. The network and
-the centres learn together by plain gradient steps. Either α is annealed from nearly uniform assignments, from random
-centres and a random network (DKM-a), with section 4.2's schedule::
+As α grows, G becomes the indicator of the nearest centre, and the second term becomes the objective of k-means. The
+network and the centres are trained together by gradient steps. In DKM-a, α is annealed from nearly uniform assignments,
+starting from random centres and a random network, with the schedule of section 4.2::
 
     α_1 = 0.1,   α_i+1 = 2^(1 / ln(i + 1)²) α_i
 
-or the autoencoder is trained first, k-means places the centres, and α is large throughout (DKM-p).
-Nothing in L fixes the scale of h: see section 3.4, and `l2`.
+In DKM-p, the autoencoder is trained first, k-means places the centres, and α is large throughout. Nothing in L fixes
+the scale of h: see section 3.4, and `l2`.
 """
 
 import math
@@ -37,7 +37,7 @@ from .autoencoder import AutoencoderClusterer, paper_settings
 Between = Literal["euclidean", "cosine"] | Callable[[Tensor, Tensor], Tensor]
 
 SAMPLE = 1024  # rows that the spread is measured on before training
-SHRUNK = 0.1  # of the largest spread the embedding had: with less, the user is told
+SHRUNK = 0.1  # warn if the spread of the embedding falls below this share of its maximum
 SHARP = 1000.0  # the paper's α where it is not annealed: all but the nearest centre's share
 
 
@@ -161,25 +161,26 @@ class DeepKMeansModel(ClusterModel):
 
 @hyperparameters
 class DeepKMeans(AutoencoderClusterer):
-    """k-means and the representation learnt together by gradients, through a softmax that is annealed or sharp.
+    """k-means and the representation trained together by gradients, through a softmax that is annealed or sharp.
 
     Shared parameters: see `PrototypeClusterer`. `DeepKMeans.paper("mnist")` is the paper's DKM-p, `"mnist-a"` its
-    DKM-a; the paper draws each batch of an epoch anew, here an epoch is a permutation.
+    DKM-a. The paper draws each batch of an epoch independently; here an epoch is a permutation of the rows.
 
     Args:
-        annealing: start from a random network and random centres and anneal α (DKM-a). False: pretrain, and let k-means
-            place the centres (DKM-p).
-        weight: λ, of the clustering term. Both terms are sums over coordinates, means over rows, as in the paper. Its
-            code has 1 unless told, and its tables a value chosen by labels; much of it empties clusters of small
-            samples.
-        alphas: the values of α, in equal shares of the epochs. "auto": 1000 throughout; when annealing, the paper's
-            forty.
-        distance: f, of embeddings and centres: "euclidean" (squared), "cosine" (both are brought to unit length), or a
-            callable from rows (b, d) and centres (k, d) to (b, k).
-        reconstruction: g, of samples and reconstructions: "euclidean" (squared), "cosine", or a callable to (b,).
-        l2: of the network's squared weights, against an embedding that only shrinks (section 3.4).
-        init: first centres: "auto", "uniform" (each coordinate in [-1, 1]), "k-means", "k-means++", "random" (rows), or
-            an array. "auto": uniform when annealing, k-means otherwise.
+        annealing: start from a random network and random centres, and anneal α (DKM-a). False: pretrain, and place the
+            centres by k-means (DKM-p).
+        weight: λ, the weight of the clustering term. Both terms are sums over coordinates and means over rows, as in
+            the paper. The paper's code has 1 by default, its tables a value chosen by labels; a large weight empties
+            clusters of small samples.
+        alphas: the values of α, each for an equal share of the epochs. "auto": 1000 throughout; when annealing, the
+            paper's forty values.
+        distance: f, the distance between embeddings and centres: "euclidean" (squared), "cosine" (both are scaled to
+            unit length), or a callable from rows (b, d) and centres (k, d) to (b, k).
+        reconstruction: g, the distance between samples and reconstructions: "euclidean" (squared), "cosine", or a
+            callable to (b,).
+        l2: weight of the squared weights of the network, against an embedding that only shrinks (section 3.4).
+        init: initial centres: "auto", "uniform" (each coordinate in [-1, 1]), "k-means", "k-means++", "random" (rows),
+            or an array. "auto": uniform when annealing, k-means otherwise.
     """
 
     annealing: bool = False
@@ -223,10 +224,10 @@ class DeepKMeans(AutoencoderClusterer):
         return start
 
     def schedule(self) -> Sequence[float]:
-        """The values of α, one after the other."""
+        """The values of α, in order."""
         if isinstance(self.alphas, str):
             return annealing_schedule() if self.annealing else (SHARP,)
         return [float(alpha) for alpha in self.alphas]
 
     def offline(self) -> str:
-        return "the mean is no centre under a distance of your own" if callable(self.distance) else ""
+        return "under a distance of your own the mean is not the centre" if callable(self.distance) else ""

@@ -1,19 +1,19 @@
-"""DSC-Net: deep subspace clustering. Codes of an autoencoder that write one another.
+"""DSC-Net: deep subspace clustering. The embeddings of an autoencoder reconstruct one another.
 
 Ji, Zhang, Li, Salzmann, Reid: "Deep Subspace Clustering Networks", NeurIPS 2017.
 
-An autoencoder f, g is trained alone; then a layer of weights C (n, n) is put between its halves, which writes each code
-by the others, Z = f(X), and all learn together on all rows at once, eq. (4)::
+An autoencoder f, g is trained alone. Then a layer of weights C (n, n) is put between its halves, which reconstructs
+each embedding in Z = f(X) from the others, and everything is trained together on all rows at once, eq. (4)::
 
     min ½ |X - g(C Z)|² + λ1 |C|² + λ2/2 |Z - C Z|²,   diag(C) = 0
 
-With no network (f and g the identity) that is ridge regression, LSR1 with λ = 2 λ1 / (1 + λ2). The graph of C is
-made clean as the authors' code does it: of what each row gives to the others the largest coefficients are kept, up to a
-share of their sum; with S the symmetric part of that, I + S is cut down to rank d k + 1, from which rows M at unit
-length have W = max(0, M Mᵀ)^p; and W is cut (`ssc.spectral_labels`). The coefficients are small, so that I matters:
-without it eigenvectors of negative eigenvalues count like others, and those of small ones hardly.
+Without a network (f and g the identity) this is ridge regression, LSR1 with λ = 2 λ1 / (1 + λ2). The graph of C is then
+cleaned as in the authors' code. In each column the largest coefficients are kept, up to a share of their sum. With S
+the symmetric part of the result, I + S is reduced to rank d k + 1; its rows M, scaled to unit length, give the affinity
+W = max(0, M Mᵀ)^p, and spectral clustering cuts W (`ssc.spectral_labels`). The coefficients are small, so I matters:
+without it eigenvectors of negative eigenvalues would count like the others, and those of small ones hardly.
 
-It is transductive: there is a coefficient for each pair of the rows it was given, and none for others.
+The method is transductive: there are coefficients only for pairs of training rows.
 """
 
 import contextlib
@@ -84,34 +84,34 @@ class Unwatched(contextlib.nullcontext[None]):
 
 @hyperparameters
 class DSCNet(TransductiveClusterer):
-    """Deep subspace clustering: for some thousand images, as faces and objects seen from all sides.
+    """Deep subspace clustering, for up to a few thousand images, such as faces, or objects seen from all sides.
 
-    It is transductive: `fit_predict` labels the rows it is given, and there is no `predict`. Memory and time of a step
-    grow with the square of the number of rows; what n rows need is checked before training. The defaults are the
-    authors' for COIL-20. They chose how long to train by looking at the labels; here it is as long as `epochs` says.
+    The method is transductive: `fit_predict` labels the rows it is given, and there is no `predict`. Memory and time
+    per step grow with the square of the number of rows; the memory is checked before training. The defaults are the
+    authors' for COIL-20. They chose when to stop by looking at the labels; here `epochs` decides.
 
     Args:
-        n_clusters: how many.
-        network: "auto" (images: one convolution of stride 2 with 15 maps, whose values are the codes; rows: dense),
-            another name, or a module with `encode` and `decode`.
-        embedding_dim: width of the codes of a dense network.
+        n_clusters: number of clusters.
+        network: "auto" (images: one convolution of stride 2 with 15 maps; rows: dense), another name, or a module with
+            `encode` and `decode`.
+        embedding_dim: dimension of the embedding of a dense network.
         weight: λ1, of `|C|²`.
         expression: λ2, of `|Z - C Z|²`.
         pretrain_epochs: epochs of the autoencoder alone.
         epochs: steps on all rows at once.
         lr: Adam's learning rate.
-        keep: the share of the sum of a column's coefficients that is kept, the largest first.
+        keep: share of the sum of a column's coefficients that is kept, the largest first.
         subspace_dim: d, about the dimension of a subspace.
-        power: p; more makes what is near nearer.
+        power: p; a larger value sharpens the affinity.
         device: "auto", "cpu", "cuda", ...
-        random_state: an int for the same answer every time.
+        random_state: an int for reproducible results.
 
     Attributes:
         labels_: the cluster of each row of X (n,).
         coefficients_: C (n, n).
         affinity_matrix_: W (n, n).
-        history_: a dict for each epoch: phase, epoch, and every part of the loss.
-        diagnostics_: sizes of the clusters and warnings.
+        history_: a dict per epoch: phase, epoch, and every term of the loss.
+        diagnostics_: cluster sizes and warnings.
     """
 
     n_clusters: int = knob(8, low=1, kw_only=False)
@@ -147,7 +147,7 @@ class DSCNet(TransductiveClusterer):
         self._adopt(
             given,
             join_strays(z, labels),
-            [f"{found['isolated']} rows are written by no other."] if found["isolated"] else [],
+            [f"{found['isolated']} rows have no coefficients."] if found["isolated"] else [],
             {},
             coefficients_=c.numpy(),
             affinity_matrix_=w.numpy(),
@@ -195,8 +195,8 @@ class DSCNet(TransductiveClusterer):
 
 
 def keep_largest(c: Tensor, share: float) -> Tensor:
-    """Of each column the largest values by size, until they make this share of the sum of all sizes; zeros in place of
-    the others."""
+    """In each column, keep the largest absolute values until they make up this share of their sum, and set the others
+    to zero."""
     size, places = c.abs().sort(dim=0, descending=True)
     kept = size.cumsum(0) - size < share * size.sum(0)
     return torch.zeros_like(c).scatter_(0, places, torch.where(kept, c.gather(0, places), 0.0))

@@ -1,17 +1,17 @@
-"""IIC: a classifier whose answers for two versions of a sample tell as much as can be of one another.
+"""IIC: a classifier trained for maximal mutual information between its outputs for two versions of a sample.
 
 Ji, Henriques, Vedaldi: "Invariant Information Clustering for Unsupervised Image Classification and Segmentation",
 ICCV 2019.
 
-Φ(x) are the shares of the k clusters in a sample x, and x' is its partner: the sample before a random change (images)
-or a neighbour (rows). Over a batch of n, eqs. (2) and (3)::
+Φ(x) is the soft assignment of a sample x to k clusters, and x' is its partner: the image before augmentation, or, for
+rows, a neighbour. Over a batch of n, eqs. (2) and (3)::
 
     P = (1/n) Σ_i Φ(x_i) Φ(x'_i)ᵀ,   made symmetric: (P + Pᵀ) / 2
     max I(P) = Σ_cc' P_cc' (log P_cc' - λ log P_c - λ log P_c'),   P_c = Σ_c' P_cc'
 
-The mutual information is largest where partners always agree, every sample is decided, and clusters are of one size.
-The paper begins with random weights and takes the best of five heads; here, as in the other methods, a trained encoder
-and k-means are the start, and there is one head: the cluster layer.
+The mutual information is largest if partners always agree, every assignment is certain, and clusters are of equal size.
+The paper starts from random weights and takes the best of five heads. Here, as in the other methods, training starts
+from a pretrained encoder and k-means, and there is one head: the cluster layer.
 """
 
 import torch
@@ -29,7 +29,7 @@ LEAST = 1e-8  # shares of P below count as this much
 
 
 def mutual_information(joint: Tensor, weight: float = 1.0) -> Tensor:
-    """I(P) of a table P (k, k) of positive numbers, which are brought to a sum of one; λ is `weight`."""
+    """I(P) of a table P (k, k) of positive numbers, which are normalised to sum to one; λ is `weight`."""
     table = (joint + joint.T) / 2
     table = (table / table.sum()).clamp_min(LEAST)
     return (table * (table.log() - weight * (table.sum(1, keepdim=True).log() + table.sum(0).log()))).sum()
@@ -50,14 +50,15 @@ class IICModel(PartnerModel):
 
 @hyperparameters
 class IIC(PartnerClusterer):
-    """Invariant information clustering: two versions of a sample tell as much as can be of one another's cluster.
+    """Invariant information clustering: maximise the mutual information between the clusters of two versions of a
+    sample.
 
-    Shared parameters: see `PrototypeClusterer`. For clusters of about one size. A batch should hold many rows of every
-    cluster. Of rows, partners are neighbours.
+    Shared parameters: see `PrototypeClusterer`. For clusters of similar size. A batch should hold many rows of every
+    cluster. For rows, the second version of a sample is one of its neighbours.
 
     Args:
-        balance: λ, of the two entropies against that of the table: larger, and clusters are more of one size.
-        init: first centres: "neighbours", "k-means", "k-means++", "random", or an array (n_clusters, embedding_dim).
+        balance: λ, the weight of the two marginal entropies: a larger value gives more even cluster sizes.
+        init: initial centres: "neighbours", "k-means", "k-means++", "random", or an array (n_clusters, embedding_dim).
     """
 
     balance: float = knob(1.0, low=0)

@@ -1,20 +1,20 @@
-"""IMSAT: clusters that tell much about a sample, and do not change when it is pushed where they would change most.
+"""IMSAT: informative clusters that do not change under the worst small perturbation of a sample.
 
 Hu, Miyato, Tokui, Matsumoto, Sugiyama: "Learning Discrete Representations via Information Maximizing Self-Augmented
 Training", ICML 2017.
 
-With the shares `p(y|x)` of the k clusters in a sample and their mean p(y) over a batch::
+With the soft assignment `p(y|x)` of a sample to k clusters and its mean p(y) over a batch::
 
     L = R(x) + λ (H(Y|X) - μ H(Y)),   H(Y|X) = -mean Σ_y p(y|x) log p(y|x),   H(Y) = -Σ_y p(y) log p(y)
 
-R is Miyato's virtual adversarial loss: what `p(y|x)` changes by when x moves by ε(x) in the direction in which it
-changes most, found by one step of the power method::
+R is Miyato's virtual adversarial loss: the change of `p(y|x)` when x moves by ε(x) in the direction in which it changes
+most, found by one step of the power method::
 
     R(x) = KL(p(·|x) ‖ p(·|x + r)),   r = ε g / |g|,   g = ∇_d KL(p(·|x) ‖ p(·|x + ξ d)) at a random d of length one
 
-ε(x) is `reach` times the distance to the tenth neighbour, in the network's units. λ = 0.1, μ = 4 and a reach of 0.25
-are the authors'. Where samples are changed at random, x + r is the changed one moved, and `p(·|x)` that of the sample
-as it is: both of the paper's perturbations at once.
+ε(x) is `reach` times the distance to the tenth neighbour, in the units of the network. λ = 0.1, μ = 4 and a reach of
+0.25 are the authors' values. With augmentation, x + r is the perturbed augmented sample, and `p(·|x)` belongs to the
+original sample: both of the paper's perturbations at once.
 """
 
 import torch
@@ -98,16 +98,17 @@ class IMSATModel(PartnerModel):
 
 @hyperparameters
 class IMSAT(PartnerClusterer):
-    """Information maximising, self-augmented training: decided, even clusters that no small push changes.
+    """Information maximising self-augmented training: confident, even clusters that do not change under small
+    perturbations.
 
-    Shared parameters: see `PrototypeClusterer`. For clusters of about one size. The paper begins with random weights
-    and has no decoder; here a trained encoder and k-means are the start, as in the other methods.
+    Shared parameters: see `PrototypeClusterer`. For clusters of similar size. The paper starts from random weights and
+    has no decoder; here training starts from a pretrained encoder and k-means, as in the other methods.
 
     Args:
-        weight: λ, of the information against the stability under pushes.
-        balance: μ, of the entropy of the clusters' sizes: larger, and they are more of one size.
-        reach: how far a sample is pushed, as a share of the distance to its tenth neighbour.
-        init: first centres: "neighbours", "k-means", "k-means++", "random", or an array (n_clusters, embedding_dim).
+        weight: λ, the weight of the information term relative to the stability under perturbations.
+        balance: μ, the weight of the entropy of the cluster sizes: a larger value gives more even sizes.
+        reach: size of a perturbation, relative to the distance of a sample to its tenth neighbour.
+        init: initial centres: "neighbours", "k-means", "k-means++", "random", or an array (n_clusters, embedding_dim).
     """
 
     weight: float = knob(0.1, low=0)

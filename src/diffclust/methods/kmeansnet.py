@@ -7,16 +7,16 @@ With unit-length embeddings z, a scale α, W_j = 2α Ω_j and `b_j = -α |Ω_j|�
     I_ij = softmax_j(W_j·z_i + b_j)
     L    = (1/α) mean_i Σ_j I_ij (α |z_i|² - b_j - W_j·z_i)  =  mean_i Σ_j I_ij |z_i - Ω_j|²
 
-The paper then lets W and b go their own ways, each a parameter of the optimiser (`decoupled=True`). That loss
-has no lower bound: Σ_j ∂L/∂b_j = -1/α whatever the state, so b grows for ever, and with a small α the softmax
-is uniform and every W_j gets the same push. The default keeps the centres on the unit sphere with W and b
-tied, moves them in closed form, and goes back to the best partition if it starts to dissolve.
+The paper then makes W and b independent parameters of the optimiser (`decoupled=True`). That loss has no lower bound:
+Σ_j ∂L/∂b_j = -1/α in every state, so b grows for ever, and with a small α the softmax is uniform and every W_j gets the
+same gradient. The default keeps W and b tied and the centres on the unit sphere, moves them in closed form, and goes
+back to the best partition if the clusters begin to dissolve.
 
-The paper's figures depend neither on α nor on the start, which a soft assignment on fixed features cannot bring about.
-So there are settings for other readings: one centre takes all of a row (`assignment="hard"`), `|W_j| = 2α` and
-`b_j = -α` after each step of the optimiser, on a gradient of length 0.2 α or on the plain one (`center_update`),
-network and centres in turns (`alternate`) on the sum of both losses (`joint`, `summed`), rows of any length
-(`sphere=False`), W and b in the ball `|W_j| <= 2α`, `-α <= b_j <= 0` (`ball`).
+The paper's figures depend neither on α nor on the initial centres, which soft assignment on fixed features cannot
+achieve. So there are settings for other readings of the paper: hard assignment (`assignment="hard"`); `|W_j| = 2α` and
+`b_j = -α` after each step of the optimiser, with a gradient of length 0.2 α or the plain gradient (`center_update`);
+network and centres in alternation (`alternate`) on the sum of both losses (`joint`, `summed`); rows of any length
+(`sphere=False`); W and b in the ball `|W_j| <= 2α`, `-α <= b_j <= 0` (`ball`).
 """
 
 from collections.abc import Hashable
@@ -130,32 +130,35 @@ class KMeansNetModel(MovingCenters):
 class KMeansNet(PrototypeClusterer):
     """k-means as a differentiable layer with soft assignment.
 
-    Shared parameters: see `PrototypeClusterer`. Embeddings, and features under network="identity", are brought to
-    unit length first, as in the paper: directions count. `KMeansNet.paper("mnist")` has the paper's own settings,
-    except that the paper also brings each input to unit length, stops when the loss changes by less than 1e-3
+    Shared parameters: see `PrototypeClusterer`. Embeddings, and features with network="identity", are first scaled to
+    unit length, as in the paper: only directions count. `KMeansNet.paper("mnist")` has the paper's settings, with these
+    differences: the paper also scales each input to unit length, stops when the loss changes by less than 1e-3
     (`diffclust.callbacks.StopWhenLossSettles`), puts dropout after each encoder layer (`dropout_at="outputs"`; here
-    before, as in the TELL code), and does not say which Adadelta it has (here: Keras').
+    before, as in the TELL code), and does not say which Adadelta it uses (here: Keras').
 
     Args:
-        alpha: the scale α of the softmax: how soft the assignment is. The paper's grid is 1e-5 to 5.
-        assignment: "softmax" (the paper), or "hard": all of a row to the centre of the largest W_j·z + b_j.
-        weight: of the clustering loss against the reconstruction loss, when joint: that per value, or `summed`.
-        summed: the reconstruction loss of a row as the sum over its values, as pretraining has it.
-        decoupled: W and b free parameters of the optimiser (the literal paper; it may collapse).
-        ball: then bring W and b back to where those of centres in the unit ball are, after each step.
-        sphere: embeddings of unit length, and centres, where they are not decoupled. False: as they come.
-        center_update: of centres that are not decoupled: "normalized" takes a step in closed form, "optimizer" leaves
-            it to the optimiser after rescaling the gradient, "unnormalized" does not rescale.
-        center_step: length of that step, as a share of the centre's length; in the plane, of the way to its members.
-        init: first centres: "k-means++" (the paper), "k-means", "random", or an array (n_clusters, embedding_dim).
-        joint: train network and centres together. False, the paper's text, learns the network first; soft pulls on
-            the network merge clusters unless alpha is large.
-        alternate: when joint, centres in even epochs, and in odd ones the network's pull towards them.
-        noise: share of the input values hidden while the autoencoder is pretrained.
-        dropout: in the encoder of the dense network.
-        dropout_at: of each layer's "inputs", of its "outputs" (the paper), or between layers alone ("hidden").
-        bottleneck: "linear" or "sigmoid" (the paper), of the dense and the conv-pool network.
-        repair: go back to the best partition when clusters begin to dissolve, and stop. False: go on regardless.
+        alpha: the scale α of the softmax: smaller is softer. The paper's grid is 1e-5 to 5.
+        assignment: "softmax" (the paper), or "hard": the whole row to the centre with the largest W_j·z + b_j.
+        weight: when joint, the weight of the clustering loss relative to the reconstruction loss, per value or
+            `summed`.
+        summed: the reconstruction loss of a row is the sum over its values, as in pretraining.
+        decoupled: W and b are free parameters of the optimiser (the literal paper; it may collapse).
+        ball: if decoupled, project W and b after each step to those of centres in the unit ball.
+        sphere: scale embeddings, and centres that are not decoupled, to unit length. False: leave them unscaled.
+        center_update: for centres that are not decoupled: "normalized" takes a step in closed form, "optimizer" uses
+            the optimiser with a rescaled gradient, "unnormalized" uses it without rescaling.
+        center_step: length of that step, relative to the centre's length; without the sphere, the fraction of the way
+            to the mean of its rows.
+        init: initial centres: "k-means++" (the paper), "k-means", "random", or an array (n_clusters, embedding_dim).
+        joint: train the network and the centres together. False, the paper's text, trains the network first; soft
+            assignment merges clusters when joint, unless alpha is large.
+        alternate: when joint, move the centres in even epochs, and pull the network towards them in odd epochs.
+        noise: share of the input values that are masked while the autoencoder is pretrained.
+        dropout: dropout in the encoder of the dense network.
+        dropout_at: place of dropout: each layer's "inputs", its "outputs" (the paper), or only between layers
+            ("hidden").
+        bottleneck: "linear" or "sigmoid" (the paper), for the dense and the conv-pool network.
+        repair: go back to the best partition when clusters begin to dissolve, and stop. False: continue.
     """
 
     alpha: float = knob(20.0, low=1e-12)  # the loss is divided by it
@@ -205,7 +208,7 @@ class KMeansNet(PrototypeClusterer):
     def build_model(self, autoencoder: Autoencoder, n_samples: int) -> KMeansNetModel:
         if not self.sphere and (self.ball or self.center_update == "optimizer"):
             wish = "ball=True" if self.ball else "center_update='optimizer'"
-            raise ValueError(f"{wish} needs sphere=True: it goes by the length of the centres.")
+            raise ValueError(f"{wish} needs sphere=True: it uses the length of the centres.")
         clusters = ClusterLayer(
             self.n_clusters,
             autoencoder.embedding_dim,

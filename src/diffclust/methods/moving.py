@@ -1,5 +1,4 @@
-"""What k-meansNet and its successor TELL share: centres that take steps of their own, at once or in turns with the
-network."""
+"""Shared by k-meansNet and TELL: centres that move by their own steps, together or in alternation with the network."""
 
 from typing import Literal
 
@@ -14,14 +13,14 @@ CenterUpdate = Literal["normalized", "optimizer", "unnormalized"]
 
 
 class MovingCenters(ClusterModel):
-    """In turns, the centres move in even epochs, in which the network does not feel them, and rest in odd ones, in
-    which it is pulled towards them.
+    """Centres that move by their own steps. In alternation, the centres move in even epochs, without an effect on the
+    network, and are fixed in odd epochs, in which the network is pulled towards them.
 
     Args:
         update: how W moves. "normalized": a step in closed form. "optimizer": by the optimiser, after its gradient was
-            given the length `step · |W_j|`. "unnormalized": by the optimiser.
-        start: first centres.
-        alternate: in turns with the network, where that learns.
+            scaled to the length `step · |W_j|`. "unnormalized": by the optimiser.
+        start: initial centres.
+        alternate: alternate with the network, if that is trained.
     """
 
     step: float | Tensor  # of a centre, as a share of its length
@@ -56,7 +55,7 @@ class MovingCenters(ClusterModel):
         self.resting = () if move else ("clusters",)
 
     def pulled(self, z: Tensor) -> Tensor:
-        """What the clustering loss sees of embedded rows: no way back to the network where it is the centres' turn."""
+        """The embeddings that the clustering loss sees: detached from the network in epochs that move the centres."""
         return z.detach() if self.in_turns and self.moving_centers else z
 
     def after_backward(self) -> None:
@@ -64,8 +63,8 @@ class MovingCenters(ClusterModel):
             self.clusters.normalize_gradient_(self.step)
 
     def move_centers(self, sums: tuple[Tensor, Tensor] | None = None) -> None:
-        """After the optimiser's step. `sums` are those of each centre's members, by default by the layer's own
-        assignment."""
+        """Move the centres after the optimiser's step. `sums` are the sums of each centre's rows, by default by the
+        layer's own assignment."""
         if not self.closed_form:
             self.clusters.bound_()
         elif self.moving_centers and sums is None:

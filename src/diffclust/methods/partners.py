@@ -1,4 +1,4 @@
-"""What IIC and IMSAT share: a soft classifier, and for each sample a partner that belongs to the same cluster."""
+"""Shared by IIC and IMSAT: a soft classifier, and for each sample a partner that belongs to the same cluster."""
 
 from typing import NamedTuple
 
@@ -25,7 +25,7 @@ class Classified(NamedTuple):
 
 
 class PartnerModel(ClusterModel):
-    """Φ(x) = softmax_j(-α |z - Ω_j|²) by a cluster layer whose centres learn with the network."""
+    """Φ(x) = softmax_j(-α |z - Ω_j|²), by a cluster layer whose centres are trained with the network."""
 
     def __init__(self, autoencoder: Autoencoder, clusters: ClusterLayer, settings: PrototypeClusterer) -> None:
         super().__init__(autoencoder, clusters)
@@ -38,8 +38,8 @@ class PartnerModel(ClusterModel):
         return torch.softmax(self.clusters.logits(z), dim=1)
 
     def classify(self, batch: Batch) -> Classified:
-        """A sample's partner is a neighbour, where the data have a graph; the sample before its random change, where
-        they are changed; else the sample itself."""
+        """Classify a batch and its partners. The partner of a sample is a neighbour if there is a neighbour graph, the
+        original sample if there is augmentation, and otherwise the sample itself."""
         if batch.near is not None:
             z = self.embed(batch.x)
             p = self.shares(z)
@@ -53,7 +53,7 @@ class PartnerModel(ClusterModel):
         return Classified(z, self.shares(z), self.shares(other))
 
     def decoding_loss(self, batch: Batch, z: Tensor) -> Losses:
-        """The decoder learns beside the classifier, without a say in it, so that centres can still be shown."""
+        """Train the decoder beside the classifier, without an effect on it, so that centres can be decoded."""
         if not self.network_learns:
             return {}
         return {"reconstruction": self.autoencoder.reconstruction_loss(batch.x, z.detach())}
@@ -62,18 +62,18 @@ class PartnerModel(ClusterModel):
         self.clusters.bound_()
 
     def clustering_loss(self, z: Tensor) -> Tensor:
-        """How undecided a row is, -Σ_j Φ_j log Φ_j."""
+        """The entropy of each assignment, -Σ_j Φ_j log Φ_j."""
         return entropy(torch.log_softmax(self.clusters.logits(z), dim=1))
 
 
 @hyperparameters
 class PartnerClusterer(PrototypeClusterer):
-    """What IIC and IMSAT share beside the model."""
+    """What IIC and IMSAT share besides the model."""
 
     init: str | object = "neighbours"
 
     def build_clusters(self, autoencoder: Autoencoder) -> ClusterLayer:
-        """On the sphere where the network learns by reconstruction, as in TELL, and in the plane elsewhere."""
+        """On the sphere if the network learns by reconstruction, as in TELL; otherwise Euclidean."""
         sphere = self.network != "identity" and not isinstance(autoencoder, ScaledRows)
         alpha = ON_SPHERE if sphere else IN_PLANE
         return ClusterLayer(
@@ -81,4 +81,4 @@ class PartnerClusterer(PrototypeClusterer):
         )
 
     def offline(self) -> str:
-        return "what it maximises is of many rows at once"
+        return "its loss needs many rows at once"

@@ -1,4 +1,4 @@
-"""Do rows lie near subspaces, as sparse subspace clustering takes them to, or in balls?"""
+"""Do rows lie near subspaces, as sparse subspace clustering assumes, or in balls?"""
 
 import numpy as np
 import scipy.sparse as sp
@@ -17,9 +17,9 @@ CLEARLY_LESS = 0.7
 
 
 def lie_near_planes(rows: Rows, k: int) -> bool:
-    """Whether the graph of who writes whom falls into k parts more clearly than that of who is near whom: whether its
-    cut, the mean share of weight that leaves a part, is less than 0.7 of the other's. Of some of the rows, as
-    directions in units told from their values."""
+    """Whether the self-expression graph falls into k parts more clearly than the neighbour graph: its cut, the mean
+    share of weight that leaves a part, must be less than 0.7 of the other. Uses a sample of the rows, as directions,
+    scaled by their values."""
     index = torch.linspace(0, len(rows) - 1, min(len(rows), LOOKED_AT), dtype=torch.float64).long()
     x = rows.take(index).cpu().float() / rows.divisor
     if not bool(x.isfinite().all()):
@@ -34,7 +34,7 @@ def lie_near_planes(rows: Rows, k: int) -> bool:
 
 
 def cut(affinity: sp.csr_array, k: int) -> float:
-    """Of the k spectral clusters of a graph, the mean share of a cluster's weight that goes to others."""
+    """The mean share of a cluster's weight that goes to other clusters, for the k spectral clusters of a graph."""
     labels, _ = spectral_labels(affinity, k, 0)
     member = sp.csr_array(np.eye(k)[np.maximum(labels, 0)] * (labels >= 0)[:, None])
     inside = (member.T @ affinity @ member).toarray()

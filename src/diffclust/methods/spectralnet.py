@@ -1,27 +1,28 @@
-"""SpectralNet: spectral clustering by a network, which answers for new rows.
+"""SpectralNet: spectral clustering by a network, which can label new rows.
 
 Shaham, Stanton, Li, Basri, Nadler, Kluger: "SpectralNet: Spectral Clustering using Deep Neural Networks", ICLR 2018.
 
-Three networks, one after the other. The first gives codes h (an autoencoder). The second, a Siamese network s, learns
-how far codes are apart from pairs of neighbours and pairs drawn at random, eq. (8)::
+Three networks are trained one after the other. The first is an autoencoder with codes h. The second, a Siamese network
+s, learns distances between codes from pairs of neighbours and random pairs, eq. (8)::
 
     L = |s_i - s_j|²  for neighbours,   max(0, 1 - |s_i - s_j|)²  for others
 
-where the encoder itself learns by neighbours it does that already, and s is h. The third, F, maps codes to k numbers.
-With `W_ij = exp(-|s_i - s_j|² / 2σ²)` between each row of a batch of m and the nearest others in it, and zero
-elsewhere, eqs. (3) and (4)::
+If the encoder itself learns from the neighbour graph, it does that already, and s is h. The third network, F, maps
+codes to k numbers. With `W_ij = exp(-|s_i - s_j|² / 2σ²)` between each row of a batch of m and its nearest neighbours
+in the batch, and zero elsewhere, eqs. (3) and (4)::
 
     min (1/m) Σ_ij W_ij |y_i - y_j|²,   Y = F(h) M,   YᵀY = m I
 
-which is what the first eigenvectors of the graph's Laplacian solve. M (k, k), the inverse root of FᵀF / m, makes Y
-orthonormal, and gradients go through it. The paper takes a triangular one, which differs by a rotation that the
-objective does not see, from the batch before, and holds it fixed in the step; most of the step then only shrinks F, and
-a ring in a ring was not found. k-means on the rows of Y gives the clusters; for new rows M is that of the fit's rows.
+whose solution are the first eigenvectors of the graph Laplacian. M (k, k), the inverse square root of FᵀF / m, makes Y
+orthonormal, and gradients flow through it. The paper uses a triangular M of the previous batch (the objective does not
+depend on the rotation by which it differs) and keeps it fixed during the step; most of the step then only shrinks F,
+and two concentric rings were not found. k-means on the rows of Y gives the clusters; new rows use the M of the training
+rows.
 
-Where F has less than k directions there is no such M, and one that is nearly so makes Y nought in those that lack. If
-that cost nothing, the same F for all rows would be the best of all, and tanh keeps what once has become flat: a few
-large steps at the start are enough. So a direction that lacks costs as much as one drawn at random, 2 Σ_ij W_ij / m;
-codes are taken in units of their spread; and the learning rate rises before it falls.
+If F has rank below k there is no such M, and the missing directions of Y become zero. If that had no cost, a constant F
+would be optimal, and tanh does not recover once it is saturated: a few large steps at the start are enough. So a
+missing direction costs as much as a random one, 2 Σ_ij W_ij / m; codes are standardised by their spread; and the
+learning rate has a warm-up before it falls.
 """
 
 import itertools
@@ -184,7 +185,7 @@ class SpectralNetModel(PrototypeDecoding):
 
 
 class Siamese(Trainable):
-    """A model's Siamese network alone, on the codes of a network at rest."""
+    """A model's Siamese network alone, on the codes of a fixed network."""
 
     codes: Tensor  # h (n, d)
     near: Tensor  # nearest others of each row (n, 2)
@@ -235,18 +236,19 @@ class Siamese(Trainable):
 
 @hyperparameters
 class SpectralNet(PrototypeClusterer):
-    """Spectral clustering learnt by a network: clusters of any shape, where neighbours hold together.
+    """Spectral clustering learnt by a network, for connected clusters of any shape.
 
-    Shared parameters: see `PrototypeClusterer`; the embedding is what the eigenvectors of the graph are, `n_clusters`
-    numbers a row, and `embedding_dim` the width of the codes before. The codes of all rows are held on the device.
-    `SpectralNet.paper("mnist")` has the authors' settings for codes, but for the learning rate, which rises and falls
-    here; they lower it where the loss of rows kept aside rests. Their codes are those of VaDE's autoencoder. Without
-    a network (`network="identity"`) distances are those of the rows.
+    Shared parameters: see `PrototypeClusterer`. The embedding approximates the eigenvectors of the neighbour graph,
+    `n_clusters` numbers per row; `embedding_dim` is the dimension of the codes before it. The codes of all rows are
+    kept on the device. `SpectralNet.paper("mnist")` has the authors' settings for codes, except for the learning rate,
+    which has a warm-up and a decay here; they lower it when the loss of held-out rows stops falling. Their codes are
+    those of VaDE's autoencoder. Without a network (`network="identity"`) distances are those of the rows.
 
     Args:
-        n_neighbors: of a row among those of its batch.
-        width: of the Siamese network and of the map, which have two layers of it and one half as wide.
-        siamese_epochs: epochs of the Siamese network; "auto": as many as the autoencoder's. 0: distances of the codes.
+        n_neighbors: number of neighbours of a row within its batch.
+        width: width of the Siamese network and of the map, which have two layers of this width and one half as wide.
+        siamese_epochs: epochs of the Siamese network; "auto": as many as the autoencoder's. 0: use distances of the
+            codes.
     """
 
     n_neighbors: int = knob(10, low=1)
@@ -254,8 +256,8 @@ class SpectralNet(PrototypeClusterer):
     siamese_epochs: int | Literal["auto"] = knob("auto", low=0)
 
     falls_back: ClassVar[bool] = False  # without a network it cuts a graph, and is not k-means
-    indivisible: ClassVar[str] = "its graph is of all rows of a batch"
-    unjoinable: ClassVar[str] = "its embedding has a coordinate for each"
+    indivisible: ClassVar[str] = "its graph needs all rows of a batch"
+    unjoinable: ClassVar[str] = "its embedding has one coordinate per cluster"
     papers: ClassVar[dict[str, dict[str, Any]]] = {
         "mnist": {
             "n_clusters": 10,
@@ -286,7 +288,7 @@ class SpectralNet(PrototypeClusterer):
         return [("pretraining", Pretraining(model), epochs), *siamese]
 
     def offline(self) -> str:
-        return "its map is that of the graph of all rows"
+        return "its map depends on the graph of all rows"
 
     def build_model(self, autoencoder: Autoencoder, n_samples: int) -> SpectralNetModel:
         return SpectralNetModel(autoencoder, ClusterLayer(self.n_clusters, self.n_clusters), self)

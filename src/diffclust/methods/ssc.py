@@ -2,15 +2,16 @@
 
 Elhamifar, Vidal: "Sparse Subspace Clustering: Algorithm, Theory, and Applications", TPAMI 2013.
 
-Data that lie near a few subspaces through the origin, planes rather than balls. A row of unit length is written by few
-other rows, which are then of its own subspace::
+For data near a few subspaces through the origin (planes rather than balls). Each row, scaled to unit length, is
+reconstructed from a few other rows, which then belong to its own subspace::
 
     min |C|_1 + λ/2 |X - X C|²,   diag(C) = 0
     W = |C| + |C|ᵀ,  each row's coefficients first divided by the largest
 
-and the graph W is cut: rows of the k largest eigenvectors of D^-½ W D^-½, brought to unit length, into k-means.
+Spectral clustering then cuts the graph W: k-means on the rows, scaled to unit length, of the k largest eigenvectors of
+D^-½ W D^-½.
 
-It is transductive: it labels the rows it was given and no others. `SSCNet` learns to answer for new rows.
+The method is transductive: it labels only the rows it is fitted on. `SSCNet` learns to label new rows.
 """
 
 import warnings
@@ -39,25 +40,26 @@ SMALL = 2500  # rows up to which all eigenvectors are found at once: four second
 
 @hyperparameters
 class SSC(TransductiveClusterer):
-    """Sparse subspace clustering, at scale: exact sparse coefficients by an active-set solver on blocks of rows, a
+    """Sparse subspace clustering at scale: exact sparse coefficients by an active-set solver on blocks of rows, a
     sparse graph, ARPACK. Memory grows with the number of rows, not with its square.
 
-    It is transductive: `fit_predict` labels the rows it is given, and there is no `predict`. Rows are brought to unit
-    length; centre them first where the subspaces do not pass through the origin. Equal rows count once and share their
-    label. Rows without neighbours (zero, or orthogonal to all others), and pieces of the graph that hold less than a
-    tenth of a mean cluster, are no clusters: they take the label of the row they correlate most with.
+    The method is transductive: `fit_predict` labels the rows it is given, and there is no `predict`. Rows are scaled to
+    unit length; centre them first if the subspaces do not pass through the origin. Duplicate rows count once and share
+    their label. Rows without neighbours (zero, or orthogonal to all others), and components of the graph with less than
+    a tenth of the mean cluster size, do not form clusters: they get the label of the row with which they correlate
+    most.
 
     Args:
-        n_clusters: how many.
-        alpha: how closely a row is written by the others, above 1: `λ = alpha / max_j |x_i · x_j|`. More finds more
-            neighbours, and costs more.
-        device: of the sparse coding: "auto", "cpu", "cuda", ...
-        random_state: an int for the same answer every time.
+        n_clusters: number of clusters.
+        alpha: how closely a row is reconstructed, above 1: `λ = alpha / max_j |x_i · x_j|`. A larger value gives more
+            neighbours and takes longer.
+        device: device of the sparse coding: "auto", "cpu", "cuda", ...
+        random_state: an int for reproducible results.
 
     Attributes:
         labels_: the cluster of each row of X (n,).
         affinity_matrix_: W, sparse (n, n).
-        diagnostics_: sizes of the clusters and warnings.
+        diagnostics_: cluster sizes and warnings.
     """
 
     n_clusters: int = knob(8, low=1, kw_only=False)
@@ -91,24 +93,25 @@ class SSC(TransductiveClusterer):
             messages.append(f"{found['isolated']} rows have no neighbour (zero, or orthogonal to all others).")
         if found["components"] > self.n_clusters:
             messages.append(
-                f"The graph falls into {found['components']} pieces, more than n_clusters={self.n_clusters}: the "
+                f"The graph falls into {found['components']} components, more than n_clusters={self.n_clusters}: the "
                 "largest make the clusters. A larger alpha connects more."
             )
         if not found["converged"]:
-            messages.append("ARPACK did not converge: the eigenvectors are those it had.")
+            messages.append("ARPACK did not converge: the last eigenvectors are used.")
         if unfinished:
             messages.append(f"The coefficients of {unfinished} rows are not exact: a smaller alpha is easier to solve.")
         return messages
 
 
 def unit_length(rows: torch.Tensor) -> torch.Tensor:
-    """Flat rows of length one; zeros stay. First by the largest value: the squares of tiny numbers would vanish."""
+    """Flattened rows scaled to length one; zero rows stay zero. Divides by the largest value first, because squares of
+    tiny numbers would underflow."""
     tiny = torch.finfo(rows.dtype).tiny
     return F.normalize(F.normalize(rows.flatten(1), p=torch.inf, dim=1, eps=tiny), dim=1)
 
 
 def join_strays(x: torch.Tensor, labels: np.ndarray) -> np.ndarray:
-    """Rows labelled -1 take the label of the row they correlate most with; all zeros, where nobody has one."""
+    """Give rows labelled -1 the label of the row with which they correlate most; all zeros if no row has a label."""
     stray = labels < 0
     if stray.all():
         return np.zeros_like(labels)
@@ -120,7 +123,8 @@ def join_strays(x: torch.Tensor, labels: np.ndarray) -> np.ndarray:
 
 
 def self_affinity(x: torch.Tensor, alpha: float) -> tuple[sp.csr_array, int]:
-    """`W = |C| + |C|ᵀ`, each row of C divided by its largest entry; and how many rows were not solved exactly."""
+    """`W = |C| + |C|ᵀ`, each row of C divided by its largest entry; and the number of rows that were not solved
+    exactly."""
     n = len(x)
     if n == 1:
         return sp.csr_array((1, 1), dtype=np.float32), 0
@@ -133,8 +137,9 @@ def self_affinity(x: torch.Tensor, alpha: float) -> tuple[sp.csr_array, int]:
 
 
 def spectral_labels(affinity: sp.csr_array, k: int, seed: int) -> tuple[np.ndarray, dict[str, Any]]:
-    """Normalised spectral clustering of a sparse symmetric graph (Ng, Jordan, Weiss 2001), and what was met. Rows of
-    small pieces get -1. Where more than k pieces are left, the k - 1 largest are clusters and the others the last."""
+    """Normalised spectral clustering of a sparse symmetric graph (Ng, Jordan, Weiss 2001), and a dict of diagnostics.
+    Rows of small components get -1. If more than k components are left, the k - 1 largest are clusters and the
+    others form the last."""
     n = affinity.shape[0]
     labels = np.full(n, -1, dtype=np.int64)
     degree = np.asarray(affinity.sum(axis=1)).ravel().astype(np.float64)

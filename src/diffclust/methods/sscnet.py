@@ -1,24 +1,24 @@
-"""SSCNet: sparse subspace clustering, learnt, so that it trains in batches and answers for new rows.
+"""SSCNet: learnt sparse subspace clustering, which trains in batches and can label new rows.
 
 "SSCNet: learning-based subspace clustering": unrolled L-ADMM, eigenvectors by descent on the Stiefel manifold and
-self-labelling. The misprints of its formulas are mended here.
+self-labelling. The misprints in its formulas are corrected here.
 
-(a) Sparse codes. A few blocks of L-ADMM (`nn.LADMMBlock`) write a sample by a dictionary, X ≈ A(Z), with::
+(a) Sparse codes. A few blocks of L-ADMM (`nn.LADMMBlock`) reconstruct a sample from a dictionary, X ≈ A(Z), with::
 
         L1 = Σ_i w_i |E_i| + λ |Z|_1,   w_i = 1 - q_i / Σq,   q_i = 1 / (1 + |E_i|)
 
-    so that rows which are written badly count a little more (the weights are near one: they hardly matter).
+    so that badly reconstructed rows have slightly more weight (the weights are close to one and hardly matter).
 
 (b) A graph of the codes, `W_ij = exp(-|z_i - z_j|² / σ_i)` for the nearest neighbours, its Laplacian L, and a stack of
     eigenvector layers (`nn.EigenvectorLayer`) that descend to orthonormal Y from a fixed start::
 
         L_e = tr(YᵀLY)
 
-(c) Self-labelling. Clusters found by k-means in a spectral space are pseudo-labels, which a classifier learns (L_K).
+(c) Self-labelling. k-means clusters in a spectral space are pseudo-labels, on which a classifier is trained (L_K).
 
-Steps take turns, by their count modulo 3: L1;  L1 + c1 L_e;  L1 + c1 L_e + c2 L_K. The end is when the pseudo-labels
-rest. The three parts are put together in three ways: as we do by default (`sscnet_codes`), as the paper does
-(`sscnet_paper`), and with an encoder in the place of (a) and (b), for rows that lie in no subspaces (`sscnet_rows`).
+Steps alternate between three losses, by their count modulo 3: L1;  L1 + c1 L_e;  L1 + c1 L_e + c2 L_K. Training stops
+when the pseudo-labels stop changing. The parts are combined in three ways: our default (`sscnet_codes`), the paper's
+(`sscnet_paper`), and with an encoder instead of (a) and (b), for rows that are not near subspaces (`sscnet_rows`).
 """
 
 import math
@@ -41,54 +41,56 @@ from .sscnet_paper import PaperModel
 from .sscnet_rows import NeighbourModel
 
 STEPS_OF_DICTIONARY, MOST_EPOCHS = 150, 50  # of a dictionary of rows alone
-ONLINE = 0.1  # share of the way a centre goes to its rows of an arriving batch of 256; less for a smaller one
+ONLINE = 0.1  # fraction of the way a centre moves to the mean of its rows in a batch of 256; less for smaller batches
 
 
 @hyperparameters
 class SSCNet(PrototypeClusterer):
-    """Learnt sparse subspace clustering: for data that lie on planes rather than in balls, in batches, and with an
-    answer for new rows.
+    """Learnt sparse subspace clustering: for data near planes rather than balls, trained in batches, with labels for
+    new rows.
 
-    Shared parameters: see `PrototypeClusterer`. The default, pipeline="codes", is a network of ours out of the paper's
-    parts, not the paper's system. Of images it has the codes of TELL's convolutional network, trained on jittered
-    images (`augment`), one block of L-ADMM, pseudo-labels by spectral clustering of references, and a classifier that
-    reads the codes. Of rows it looks first whether they lie near subspaces: whether the graph of who is written by whom
-    falls into `n_clusters` parts more clearly than that of who is near whom. If so, rows of the data are a dictionary
-    for the others; if not, an encoder learns by neighbours, as in the other methods, k-means clusters of what it gives
-    are the pseudo-labels, and k-means on the rows is kept where the network is not clearly better. network="dictionary"
-    or features="neighbours" says which.
+    Shared parameters: see `PrototypeClusterer`. The default, pipeline="codes", is our own network built from the
+    paper's parts, not the paper's system. For images it has the codes of TELL's convolutional network, trained with
+    augmentation (`augment`), one block of L-ADMM, pseudo-labels from spectral clustering of reference rows, and a
+    classifier on the codes. For rows it first tests whether they lie near subspaces: whether the self-expression graph
+    falls into `n_clusters` parts more clearly than the neighbour graph. If so, rows of the data are a dictionary for
+    the others. If not, an encoder learns from the neighbour graph, as in the other methods, its k-means clusters are
+    the pseudo-labels, and the estimator falls back to k-means on the rows if the network is not clearly better.
+    network="dictionary" or features="neighbours" decides this.
 
-    `SSCNet.paper("usps")` is the paper's system, pipeline="paper", with its settings as far as they are printed;
-    epochs, the number of layers, the truncation, first weights and the width of the classifier are not. Every block has
-    convolutional dictionaries of its own, eigenvector layers follow the graph of a batch, a learnt map G brings what
-    they give into one space, k-means there makes the pseudo-labels, and a classifier reads G; images are as they are.
-    Taken literally its loss has a minimum without any codes, and need not stay finite. pipeline="references" is that
-    system, mended where it is so. In both a row is answered beside a kept batch of references, so that its label does
-    not depend on its company, where in the paper it does.
+    `SSCNet.paper("usps")` is the paper's system, pipeline="paper", with its printed settings; the number of epochs and
+    layers, the truncation, the initial weights and the width of the classifier are not printed. Every block has its own
+    convolutional dictionaries, eigenvector layers follow the graph of a batch, a learnt map G brings their output into
+    one space, k-means there gives the pseudo-labels, and a classifier reads G; images are not augmented. Taken
+    literally, its loss has a minimum without any codes, and may become infinite. pipeline="references" is that system
+    with this repaired. In both, a row is labelled together with a fixed batch of reference rows, so its label does not
+    depend on the other rows of the batch, as it does in the paper.
 
-    embedding_dim is the width of the classifier's last layer, and of the codes of a network. Decoding goes by way of
-    the rows nearest to the centres. With fewer rows in a batch than `n_neighbors` or `n_clusters`, as many as there are
-    count.
+    embedding_dim is the width of the classifier's last layer, and of the codes of a network. Centres are decoded by the
+    rows nearest to them. If a batch has fewer rows than `n_neighbors` or `n_clusters`, the number of rows is used.
 
     Args:
         pipeline: "codes", "paper" or "references", as above.
-        n_blocks: L-ADMM blocks; 0 leaves the network's own codes. "auto": 4 for dictionaries, 1 around other networks.
-        n_atoms: of the dictionary of rows; no more than there are rows.
-        n_neighbors: of a row in the graph.
+        n_blocks: number of L-ADMM blocks; 0 uses the network's own codes. "auto": 4 for dictionaries, 1 around other
+            networks.
+        n_atoms: size of the dictionary of rows; at most the number of rows.
+        n_neighbors: number of neighbours of a row in the graph.
         graph: "knn" (that many neighbours), or "full" (all pairs, the paper's dense form).
-        n_layers: eigenvector layers.
-        cap: of the step of such a layer; None is `0.8 / |PY|`. With the paper's 0.01 hundreds of layers are needed.
+        n_layers: number of eigenvector layers.
+        cap: limit on the step of such a layer; None is `0.8 / |PY|`. With the paper's 0.01, hundreds of layers are
+            needed.
         sparsity: λ, of `|Z|_1` in L1; the dictionary of rows starts as L-ADMM with this weight.
         spectral_weight: c1, of the trace tr(YᵀLY).
         weight: c2, of the classifier's cross-entropy.
-        views: c3, of the term by which two random changes of an image (`augment`) have like codes and those of two
-            images have not; 0, as in the paper: none. For photographs, with augment="photos", network="residual" and an
+        views: c3, weight of a contrastive term: two augmentations of an image (`augment`) get similar codes, two images
+            do not; 0, as in the paper: none. For photographs, with augment="photos", network="residual" and an
             embedding_dim of some dozens.
-        sample_weights: weigh rows by w; False counts them all alike.
+        sample_weights: weight rows by w; False gives all rows the same weight.
         truncation: of `|E_i|` in w, for the paper's pipelines; None for none.
-        reference_size: rows whose graph is cut for the pseudo-labels. Memory grows with its square, never with that of
-            n.
-        tolerance: share of pseudo-labels that may change in a calm epoch; five such end the training.
+        reference_size: number of reference rows whose graph gives the pseudo-labels. Memory grows with its square,
+            never with that of n.
+        tolerance: an epoch is calm if at most this share of the pseudo-labels changes; training stops after five calm
+            epochs.
     """
 
     pipeline: Literal["codes", "paper", "references"] = knob("codes")
@@ -108,9 +110,9 @@ class SSCNet(PrototypeClusterer):
     tolerance: float = knob(1e-3, low=0, high=1)
 
     places: ClassVar[bool] = False
-    unjoinable: ClassVar[str] = "its clusters do not begin with centres"
-    by_distance: ClassVar[bool] = False  # a plane goes on for ever
-    indivisible: ClassVar[str] = "its graph is of all rows of a batch"
+    unjoinable: ClassVar[str] = "its clusters do not start from centres"
+    by_distance: ClassVar[bool] = False  # subspaces are unbounded
+    indivisible: ClassVar[str] = "its graph needs all rows of a batch"
     papers: ClassVar[dict[str, dict[str, Any]]] = {
         name: {
             "n_clusters": 10,
@@ -132,13 +134,13 @@ class SSCNet(PrototypeClusterer):
     }
 
     def _by_neighbours(self, rows: Rows) -> bool:
-        """Rows near subspaces are written by a dictionary, others are known by their neighbours; images have codes."""
+        """Rows near subspaces use a dictionary, other rows the neighbour graph; images use codes."""
         if self.features == "neighbours" or len(rows.row_shape) != 1 or not super()._by_neighbours(rows):
             return self.features == "neighbours"
         return self.pipeline == "codes" and not lie_near_planes(rows, self.n_clusters)
 
     def _epochs(self, wish: int | str, data: Data, phase: int) -> int:
-        """A dictionary of rows needs little training before: its blocks start as the algorithm itself."""
+        """A dictionary of rows needs little pretraining: its blocks start as the exact algorithm."""
         if wish == "auto" and phase == 0 and len(data.row_shape) == 1 and data.graph is None:
             return math.ceil(min(MOST_EPOCHS, STEPS_OF_DICTIONARY / data.steps))
         return super()._epochs(wish, data, phase)
@@ -164,19 +166,19 @@ class SSCNet(PrototypeClusterer):
         return ""
 
     def online_step(self, model: Any, arrived: Arrived) -> None:
-        """The centres of the classifier follow the new rows; codes and classifier rest."""
+        """The centres of the classifier follow the new rows; codes and classifier are fixed."""
         model.clusters.move_(arrived.z, ONLINE * min(1.0, len(arrived.z) / 256))
 
     def online_learner(self, model: ClusterModel) -> Trainable:
-        raise ValueError("learn_network=True: the pseudo-labels that SSCNet's network learns are those of all rows.")
+        raise ValueError("learn_network=True: SSCNet's network learns from pseudo-labels of all rows.")
 
     def build_model(self, autoencoder: Autoencoder, n_samples: int) -> CodesModel:
         by_neighbours = self.pipeline == "codes" and isinstance(autoencoder, ScaledRows)
         has_views = self.pipeline == "codes" and not by_neighbours and self._augmentation(autoencoder.input_shape)
         if self.views and not has_views:
             raise ValueError(
-                f"views={self.views:g} needs samples that are changed at random, as images are by augment=0.5 or "
-                "'photos', and pipeline='codes'."
+                f"views={self.views:g} needs random augmentation, such as augment=0.5 or 'photos' for images, "
+                "and pipeline='codes'."
             )
         width = autoencoder.embedding_dim if by_neighbours else self.embedding_dim
         clusters = ClusterLayer(self.n_clusters, width, assignment="softmax")

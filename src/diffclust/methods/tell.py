@@ -1,4 +1,4 @@
-"""TELL: a cluster layer whose weights can be read as k-means centres.
+"""TELL: a cluster layer whose weights are k-means centres.
 
 Peng, Li, Tsang, Zhu, Lv, Zhou: "XAI Beyond Classification: Interpretable Neural Clustering", JMLR 2022.
 
@@ -8,9 +8,8 @@ a = argmax_j W_j·h. The loss, on the scale of the authors' code (pixels and clu
 
     L = mean (x - g(h))²  +  λ (2 - W_a·h / K)
 
-Epochs alternate: in even ones the centres move, each by a step of constant length towards its members,
-and the network sees the reconstruction alone; in odd ones the centres rest, and the network is also pulled
-towards them.
+Epochs alternate. In even epochs the centres move, each by a step of constant length towards its rows, and the network
+is trained on reconstruction alone. In odd epochs the centres are fixed, and the network is also pulled towards them.
 """
 
 from typing import Any, ClassVar, Literal
@@ -30,15 +29,15 @@ from ..nn.ops import largest
 from .moving import CenterUpdate, MovingCenters
 
 LAMBDA = 0.01  # the authors' weight, in which `clustering_loss` is always given
-HELD = 0.5  # share of the epochs in which rows stay in the clusters they began in, where they were laid out
+HELD = 0.5  # share of the epochs in which rows keep their initial clusters from the layout
 ALPHA = 1e-3  # length of the authors' W is 2α: only there does Adadelta act as a plain step (section 2.2.3)
 
 
 class TELLModel(MovingCenters):
-    members: Tensor  # how many rows each centre won in this epoch
+    members: Tensor  # number of rows of each centre in this epoch
     step: Tensor
-    begun: Tensor | None = None  # (n,) the cluster that each row began in, or -1, as long as it stays there
-    all_begun = False  # whether there is none of -1
+    begun: Tensor | None = None  # (n,) the initial cluster of each row while it is held there, or -1
+    all_begun = False  # whether no entry is -1
 
     def __init__(self, autoencoder: Autoencoder, clusters: ClusterLayer, settings: "TELL") -> None:
         start = settings.first_centers(clusters.embedding_dim)
@@ -122,7 +121,7 @@ class TELLModel(MovingCenters):
 
     def load_training_state(self, state: dict[str, Any]) -> None:
         super().load_training_state(state)
-        begun = state.get("begun")  # of a later date than the oldest checkpoints
+        begun = state.get("begun")  # absent from the oldest checkpoints
         self.begun = None if begun is None else begun.to(self.members.device)
 
     def clustering_loss(self, z: Tensor) -> Tensor:
@@ -134,27 +133,28 @@ class TELLModel(MovingCenters):
 
 @hyperparameters
 class TELL(PrototypeClusterer):
-    """Interpretable neural clustering: k-means on a learnt sphere, with centres one can read and decode.
+    """Interpretable neural clustering: k-means on a learnt sphere, with centres that you can read and decode.
 
-    Shared parameters: see `PrototypeClusterer`. The defaults are for users: an autoencoder is trained first
-    and k-means places the centres. `TELL.paper("mnist")` has the paper's own settings.
+    Shared parameters: see `PrototypeClusterer`. The defaults are meant for use: the network is pretrained, and k-means
+    places the centres. `TELL.paper("mnist")` has the paper's settings.
 
     Args:
-        weight: λ, of the clustering loss against the reconstruction loss per value.
-        center_step: length of one centre update, as a share of the centre's length.
-        center_decay: the t-th time round, the step is center_step / (1 + center_decay · t). 0: constant, as in the
-            paper.
-        center_update: "normalized" takes the step in closed form; "optimizer" leaves it to the optimiser after
-            rescaling the gradient (the authors' code); "unnormalized" does not rescale (the paper's ablation).
-        init: first centres: "neighbours", "k-means", "k-means++", "random" (the paper), or an array (n_clusters,
-            embedding_dim). "neighbours": k-means where the embedded rows are laid out by their neighbours, in whose
-            clusters they then stay for half of the epochs; k-means where the network has done so itself, as for rows.
-        joint: train network and centres together; False learns the network first and then only the centres.
-        sphere: embeddings and centres have unit length, so that directions count; False clusters in the plain Euclidean
-            space. "auto": True for a network that learns by reconstruction, False for one that learns by neighbours and
-            for "identity".
-        dropout: before each encoder layer of the dense network.
-        repair: move a centre that wins no row in an epoch to a badly served row. False: the literal paper.
+        weight: λ, the weight of the clustering loss relative to the reconstruction loss per value.
+        center_step: length of one centre update, relative to the centre's length.
+        center_decay: in its t-th epoch of updates, the step is center_step / (1 + center_decay · t). 0: constant, as in
+            the paper.
+        center_update: "normalized" takes the step in closed form; "optimizer" uses the optimiser with a rescaled
+            gradient (the authors' code); "unnormalized" uses it without rescaling (the paper's ablation).
+        init: initial centres: "neighbours", "k-means", "k-means++", "random" (the paper), or an array (n_clusters,
+            embedding_dim). "neighbours": k-means in a layout of the neighbour graph of the embeddings, and rows keep
+            these clusters for half of the epochs; plain k-means if the network has learnt from the neighbour graph
+            itself, as for rows.
+        joint: train the network and the centres together; False trains the network first and then only the centres.
+        sphere: scale embeddings and centres to unit length, so that only directions count; False clusters in plain
+            Euclidean space. "auto": True for a network that learns by reconstruction, False for one that learns from
+            neighbours and for "identity".
+        dropout: dropout before each encoder layer of the dense network.
+        repair: move a centre without rows in an epoch to a row far from its own centre. False: the literal paper.
     """
 
     weight: float = knob(0.5, low=0)

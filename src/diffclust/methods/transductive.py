@@ -1,4 +1,4 @@
-"""What SSC and DSCNet share: they label the rows they are given and no others."""
+"""Shared by SSC and DSCNet: they label only the rows they are fitted on."""
 
 import warnings
 from typing import Any
@@ -24,7 +24,9 @@ class TransductiveClusterer(ClusterMixin, BaseEstimator):
         check_knobs(self)
         name = type(self).__name__
         if not current_processes().alone:
-            raise ValueError(f"{name} cannot be shared by several processes: it writes every row by all others.")
+            raise ValueError(
+                f"{name} cannot be shared by several processes: every row is reconstructed from all others."
+            )
         given = read_rows(self, X, fitting=True)
         n = len(given.rows)
         if n < 2:

@@ -13,7 +13,7 @@ def encoded(labels: ArrayLike, name: str) -> tuple[NDArray[np.int64], list[Any]]
         # numpy made strings of everything: 1 and "1" would become one label, and a NaN a word.
         array = np.asarray(labels, dtype=object)
     if array.ndim != 1:
-        raise ValueError(f"{name} should be one label a row, (n,); it has shape {array.shape}.")
+        raise ValueError(f"{name} should be one label per row, (n,); it has shape {array.shape}.")
     if len(array) == 0:
         raise ValueError(f"{name} is empty: 0 labels.")
     missing = len(array) - int(is_labelled(array).sum())

@@ -1,4 +1,4 @@
-"""Layers, losses and networks for one's own model: pure torch, no scikit-learn, no training loop."""
+"""Layers, losses and networks for your own model: pure PyTorch, no scikit-learn, no training loop."""
 
 from .autoencoders import (
     Autoencoder,

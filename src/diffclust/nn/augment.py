@@ -1,4 +1,4 @@
-"""Small random changes of images that leave their meaning alone."""
+"""Random augmentations of images that keep their class."""
 
 import math
 
@@ -8,8 +8,8 @@ from torch import Tensor
 
 
 def jitter(x: Tensor, strength: float = 1.0) -> Tensor:
-    """Turn, zoom, shear and shift each image (b, c, h, w) a little: at strength 1 by at most 15 degrees, 10 %,
-    10 % and 8 % of its width. What comes in from outside is the border's value."""
+    """Rotate, zoom, shear and shift each image (b, c, h, w) a little: at strength 1 by at most 15 degrees, 10 %, 10 %
+    and 8 % of its width. Pixels from outside get the value of the border."""
     b = len(x)
     u = (2 * torch.rand(6, b, device=x.device, dtype=x.dtype) - 1) * strength  # each in [-strength, strength]
     angle = u[0] * math.radians(15)
@@ -29,9 +29,9 @@ def jitter(x: Tensor, strength: float = 1.0) -> Tensor:
 
 
 def photo_jitter(x: Tensor, strength: float = 1.0) -> Tensor:
-    """For photographs (b, c, h, w): take a part of each, stretched, mirrored in one of two, and change its light. At
-    strength 1 a part of 0.5 to 1 of the width and height, contrast and brightness by at most 40 %, colours by 40 % and
-    one image in five without them. Values stay within those of the batch."""
+    """Augment photographs (b, c, h, w): a random crop of each, resized, mirrored with probability one half, with
+    changed light. At strength 1 the crop has 0.5 to 1 of the width and height, contrast and brightness change by at
+    most 40 %, colours by 40 %, and one image in five becomes grey. Values stay within those of the batch."""
     b = len(x)
     u = torch.rand(9, b, device=x.device, dtype=x.dtype)
     low, high = x.amin(), x.amax()

@@ -1,11 +1,11 @@
-"""k-means as a linear layer, whose weights can be read as the centres (k-meansNet; TELL, section 2).
+"""k-means as a linear layer whose weights are the centres (k-meansNet; TELL, section 2).
 
 With W_j = 2α Ω_j and `b_j = -α |Ω_j|²`::
 
     α |x - Ω_j|² = α |x|² - (W_j·x + b_j)
 
-so the nearest centre is the largest logit W_j·x + b_j, and an assignment function over the logits turns
-the layer into attention over centres.
+so the largest logit W_j·x + b_j belongs to the nearest centre, and an assignment function over the logits turns the
+layer into attention over centres.
 """
 
 import math
@@ -69,12 +69,12 @@ class ClusterLayer(nn.Module):
     """Rows (b, d) -> assignments (b, k).
 
     Args:
-        assignment: "hard", "softmax", "sparsemax", or any callable from logits to rows that sum to one.
-        alpha: the scale α of the logits; what the softmax sees. `centers` and `distances` do not depend on it.
-        tied: b follows from W, as in k-means. False makes b a parameter of its own (k-meansNet), and then nothing keeps
-            the loss from falling for ever: see `loss`.
+        assignment: "hard", "softmax", "sparsemax", or any callable from logits to assignments whose rows sum to one.
+        alpha: the scale α of the logits, which the softmax sees. `centers` and `distances` do not depend on it.
+        tied: b is computed from W, as in k-means. False makes b a separate parameter (k-meansNet), and then the loss
+            has no lower bound: see `loss`.
         sphere: rows and centres have length one (TELL). Then every b_j is -α.
-        ball: `bound_` keeps centres within length one, and a free b within that of such centres.
+        ball: `bound_` keeps centres within length one, and an untied b within the range of such centres.
     """
 
     weight: nn.Parameter  # W (k, d)
@@ -94,7 +94,7 @@ class ClusterLayer(nn.Module):
     ) -> None:
         super().__init__()
         if sphere and not tied:
-            raise ValueError("sphere=True fixes every bias at -alpha: tied=False has nothing left to untie.")
+            raise ValueError("sphere=True fixes every bias at -alpha: tied=False has no effect.")
         if alpha <= 0:
             raise ValueError(f"alpha={alpha} should be > 0.")
         if isinstance(assignment, str) and assignment not in ASSIGNMENTS:
@@ -115,12 +115,12 @@ class ClusterLayer(nn.Module):
 
     @property
     def centers(self) -> Tensor:
-        """Ω (k, d), as a function of W, so that gradients flow through it."""
+        """Ω (k, d), as a function of W, so gradients flow through it."""
         return self.weight / (2 * self.alpha)
 
     @torch.no_grad()
     def set_centers(self, centers: Tensor) -> None:
-        """Write centres (k, d) into the weights; a free bias follows."""
+        """Write centres (k, d) into the weights; an untied bias is set to match."""
         if centers.shape != self.weight.shape:
             said, wanted = tuple(centers.shape), tuple(self.weight.shape)
             raise ValueError(f"The centres have shape {said}: expected {wanted}, one row for each of the clusters.")
@@ -132,13 +132,13 @@ class ClusterLayer(nn.Module):
 
     @torch.no_grad()
     def place(self, z: Tensor, how: Start = "k-means") -> None:
-        """Centres from the rows z. "random": random directions on the sphere, random rows in the plane; "kept": where
-        they are."""
+        """Find centres in the rows z. "random": random directions on the sphere, otherwise random rows; "kept": keep
+        the current centres."""
         if not bool(z.isfinite().all()):
             raise ValueError("The rows contain NaN or infinity: no centres can be placed on them.")
         z = self.normalize(z)
         if len(z) < self.n_clusters:
-            raise ValueError(f"{len(z)} rows cannot make n_clusters={self.n_clusters} clusters.")
+            raise ValueError(f"{len(z)} rows are too few for n_clusters={self.n_clusters} clusters.")
         if how == "k-means":
             # a poor start is never undone later, and thirty tries on a few rows cost next to nothing
             self.set_centers(kmeans(z, self.n_clusters, n_init=30 if len(z) <= 10_000 else 10).centers)
@@ -156,11 +156,11 @@ class ClusterLayer(nn.Module):
     # ---- from rows to answers
 
     def normalize(self, x: Tensor) -> Tensor:
-        """Rows onto the unit sphere where the layer lives on it; as they are otherwise."""
+        """Scale rows to the unit sphere if the layer is on the sphere; otherwise return them unchanged."""
         return self.arithmetic.unit_rows(x) if self.sphere else x
 
     def logits(self, z: Tensor) -> Tensor:
-        """W_j·z_i + b_j for rows already normalised: (b, d) -> (b, k), in the rows' own precision or better."""
+        """W_j·z_i + b_j for normalised rows: (b, d) -> (b, k), in the precision of the rows or better."""
         dtype = torch.promote_types(z.dtype, self.weight.dtype)
         z, weight = z.to(dtype), self.weight.to(dtype)
         with torch.autocast(z.device.type, enabled=False):  # distances are differences: no room for bf16
@@ -170,20 +170,19 @@ class ClusterLayer(nn.Module):
             return F.linear(z, weight, bias)
 
     def owners(self, z: Tensor) -> Tensor:
-        """The cluster of each row already normalised, (b, d) -> (b,): the largest logit in float64, or -1 where that is
-        no number."""
+        """The cluster of each normalised row, (b, d) -> (b,): the largest logit in float64, or -1 if it is NaN."""
         return self.decider()(z)
 
     def decider(self) -> "Decider":
-        """`owners` of one batch after another: what that needs of the weights is computed once."""
+        """`owners` for many batches: what it needs from the weights is computed once."""
         return Decider(self)
 
     def distances(self, z: Tensor) -> Tensor:
-        """`|z_i - Ω_j|²` by the identity above; only with tied weights is it a true distance."""
+        """`|z_i - Ω_j|²` by the identity above; a true distance only with tied weights."""
         return self.read_distances(z, self.logits(z))
 
     def read_distances(self, z: Tensor, logits: Tensor) -> Tensor:
-        """`distances` where the logits are known."""
+        """`distances` from known logits."""
         return torch.sub(z.to(logits.dtype).square().sum(1, keepdim=True), logits, alpha=1 / self.alpha)
 
     def nearest(self, z: Tensor, factor: float = 1.0, constant: float = 0.0) -> tuple[Tensor, Tensor]:
@@ -194,7 +193,7 @@ class ClusterLayer(nn.Module):
             return self.arithmetic.nearest(z.to(dtype), self.weight.to(dtype), self.alpha, factor, constant + factor)
 
     def probabilities(self, z: Tensor, temperature: float) -> Tensor:
-        """`softmax_j(-|z_i - Ω_j|² / temperature)`: (b, d) -> (b, k), graded where the assignment is hard."""
+        """`softmax_j(-|z_i - Ω_j|² / temperature)`: (b, d) -> (b, k), soft even if the assignment is hard."""
         return torch.softmax(self.logits(z) / (self.alpha * temperature), dim=1)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -208,7 +207,7 @@ class ClusterLayer(nn.Module):
         return self.losses(self.normalize(x)).mean()
 
     def losses(self, z: Tensor) -> Tensor:
-        """`loss` of each row already normalised: (b, d) -> (b,)."""
+        """`loss` of each normalised row: (b, d) -> (b,)."""
         logits = self.logits(z)
         return (self.assignment(logits) * self.read_distances(z, logits)).sum(1)
 
@@ -216,15 +215,15 @@ class ClusterLayer(nn.Module):
 
     @torch.no_grad()
     def move_(self, z: Tensor, step: float | Tensor = 0.1, member: Tensor | None = None) -> None:
-        """Move each centre towards its members in z, in closed form; I_ij is `member` (b, k), by default the layer's
-        own assignment.
+        """Move each centre towards its rows in z, in closed form; I_ij is `member` (b, k), by default the layer's own
+        assignment.
 
         On the sphere, TELL's normalised-gradient step of constant length (section 2.2.3)::
 
             Ω_j <- normalise(Ω_j + step · m_j / |m_j|),   m_j = Σ_i I_ij z_i
 
-        In the plane, that share of the way to the members' mean: Ω_j <- Ω_j + step · (m_j / Σ_i I_ij - Ω_j).
-        A centre without members stays, and one with less than a whole member takes that share of the step.
+        Otherwise a fraction `step` of the way to the mean: Ω_j <- Ω_j + step · (m_j / Σ_i I_ij - Ω_j). A centre without
+        rows does not move, and one with a total membership below one moves by that fraction of the step.
         """
         if not self.tied:
             raise ValueError("move_ needs tied weights: with a free bias the centres do not decide the members.")
@@ -241,13 +240,13 @@ class ClusterLayer(nn.Module):
             return self.arithmetic.sums(z.to(self.weight.dtype), owner, self.n_clusters)
 
     def step_together_(self, pull: Tensor, mass: Tensor, step: float | Tensor = 0.1) -> None:
-        """`step_` by the sums of all processes that share a batch."""
+        """`step_` with the sums of all processes that share a batch."""
         pull, mass = totals(pull, mass)
         self.step_(pull, mass, step)
 
     @torch.no_grad()
     def step_(self, pull: Tensor, mass: Tensor, step: float | Tensor = 0.1) -> None:
-        """`move_` where the sums m_j (k, d) of each centre's members and their number (k,) are known."""
+        """`move_` with known sums m_j (k, d) of each centre's rows and their number (k,)."""
         if self.sphere:
             self.arithmetic.step(self.weight, pull, mass, step, 2 * self.alpha)
         else:
@@ -257,11 +256,11 @@ class ClusterLayer(nn.Module):
 
     @torch.no_grad()
     def average_(self, pull: Tensor, mass: Tensor, counts: Tensor) -> None:
-        """Each centre becomes the mean of the c_j rows it has had and the new ones, of which sum and number are given::
+        """Each centre becomes the mean of its c_j previous rows and its new rows, whose sum and number are given::
 
             Ω_j <- Ω_j + (m_j - n_j Ω_j) / (c_j + n_j)
 
-        On the sphere, the mean's direction. A centre without new rows stays.
+        On the sphere, the direction of that mean. A centre without new rows does not move.
         """
         total = (counts + mass).clamp_min(1).to(pull.dtype)[:, None]
         self.weight.add_((2 * self.alpha * pull - mass[:, None] * self.weight) / total)
@@ -270,13 +269,13 @@ class ClusterLayer(nn.Module):
 
     @torch.no_grad()
     def project_(self) -> None:
-        """Give every row of W the length 2α, that is every centre length one."""
+        """Scale every row of W to length 2α, so that every centre has length one."""
         self.weight.copy_(2 * self.alpha * F.normalize(self.weight, dim=1))
 
     @torch.no_grad()
     def bound_(self) -> None:
-        """Back to where the layer's weights live, after a step that knew nothing of it: `project_` on the sphere,
-        `|W_j| <= 2α` and `-α <= b_j <= 0` in the ball, anywhere else."""
+        """Project the weights back after an unconstrained step: `project_` on the sphere, `|W_j| <= 2α` and `-α <= b_j
+        <= 0` in the ball, nothing otherwise."""
         if self.sphere:
             self.project_()
         elif self.ball:
@@ -287,15 +286,15 @@ class ClusterLayer(nn.Module):
 
     @torch.no_grad()
     def normalize_gradient_(self, share: float | Tensor = 0.1) -> None:
-        """Give every row of W's gradient the length `share · |W_j|`: the released TELL code, in which Adadelta
-        with rate 1 then moves W. Equal to `move_` as long as 2α · share is far below Adadelta's √eps."""
+        """Scale the gradient of every row of W to the length `share · |W_j|`. In the released TELL code, Adadelta with
+        rate 1 then moves W. Equal to `move_` as long as 2α · share is far below Adadelta's √eps."""
         if self.weight.grad is not None:
             self.weight.grad.copy_(share * self.weight.norm(dim=1, keepdim=True) * F.normalize(self.weight.grad, dim=1))
 
     @torch.no_grad()
     def revive_(self, dead: Tensor, z: Tensor) -> None:
-        """Put the centres marked in `dead` (k,) onto rows of z, drawn as k-means++ draws: the worse the
-        living centres serve a row, the likelier it is. The living keep their weights."""
+        """Move the centres marked in `dead` (k,) to rows of z, drawn as in k-means++: the farther a row is from the
+        other centres, the more likely. The other centres do not change."""
         z = self.normalize(z.to(self.weight.dtype))
         alive = self.centers.detach()[~dead]
         nearest = squared_distances(z, alive).amin(1) if len(alive) else z.new_ones(len(z))
@@ -314,7 +313,7 @@ class ClusterLayer(nn.Module):
 
 
 class Decider:
-    """The largest logit of rows: in float64, or on a CPU in float32 where its rounding leaves no doubt."""
+    """The largest logit of rows: in float64, or on a CPU in float32 if rounding cannot change it."""
 
     def __init__(self, clusters: ClusterLayer) -> None:
         self.clusters, weight = clusters, clusters.weight
@@ -367,7 +366,7 @@ def _largest_in_double(clusters: ClusterLayer, z: Tensor) -> Tensor:
 
 
 class DistanceLayer(ClusterLayer):
-    """Centres under a distance of one's own: f(rows (b, d), centres (k, d)) -> (b, k). Logits are -α f."""
+    """Centres under a distance that you supply: f(rows (b, d), centres (k, d)) -> (b, k). Logits are -α f."""
 
     def __init__(self, n_clusters: int, embedding_dim: int, f: Distance, *, alpha: float = 1.0) -> None:
         super().__init__(n_clusters, embedding_dim, alpha=alpha)

@@ -1,4 +1,4 @@
-"""A cluster layer that assigns rows by several distances; its loss is how far the assignments are apart."""
+"""A cluster layer that assigns rows by several distances; its loss is the divergence between the assignments."""
 
 from collections.abc import Sequence
 from itertools import combinations
@@ -30,29 +30,28 @@ Side = Literal["prediction", "target"]
 class CrossMetricLayer(ClusterLayer):
     """Rows (b, d) -> P₁ or P₂ (b, k).
 
-    Every assignment is a closeness Q, sharpened and evened out by the clusters' frequencies::
+    Every assignment is a closeness Q, sharpened and balanced by the frequencies of the clusters::
 
         P_ij = (Q_ij^r / f_j) / Σ_j' (Q_ij'^r / f_j'),   f_j = Σ_i Q_ij
 
-    The prediction P₁ is sparse, Q_ij = max(0, mean_j' z_ij' - z_ij) of Euclidean distances z. The targets P₂, ..., one
-    for each of `metrics`, are dense: Q_ij ∝ 1 / (1 + z_ij²).
+    The prediction P₁ is sparse, Q_ij = max(0, mean_j' z_ij' - z_ij) with Euclidean distances z. The targets P₂, ...,
+    one for each of `metrics`, are dense: Q_ij ∝ 1 / (1 + z_ij²).
 
-    Angles, which "cosine" and "correlation" are about, are seen from `origin`: zero, until `look_from` moves it.
-    A target that is less decided than the prediction makes the prediction undecided. There are two ways out. P₁ does
-    not depend on the scale of the rows, but 1 / (1 + z²) has a scale of its own, and is all but flat where z is small:
-    `stretch_to` multiplies such distances. And `match_powers` gives each target the power r at which it is as decided.
-    A step of gradient descent is the longer the smaller the rows are: a rate that suits large ones makes the centres of
-    small ones jump and merge. `stretch_to` slows them down, too, to what they would do in its units.
-    The loss has the frequencies of the rows it is given. Answers have those that `count` last kept, so that a row's
-    does not depend on the others.
+    "cosine" and "correlation" measure angles from `origin`, which is zero until `look_from` moves it. A target that is
+    less certain than the prediction makes the prediction uncertain. Two methods prevent that. P₁ does not depend on the
+    scale of the rows, but 1 / (1 + z²) does, and is nearly flat for small z: `stretch_to` multiplies such distances.
+    `match_powers` gives each target the power r at which it is as certain as P₁. Gradient steps are larger relative to
+    small rows, so a learning rate for large rows makes the centres of small ones jump and merge. `stretch_to` also
+    scales the steps of the centres accordingly. The loss uses the frequencies of the rows it is given. Predictions use
+    the frequencies from the last call of `count`, so a row's assignment does not depend on other rows.
 
     Args:
-        metrics: "euclidean", "cosine", "correlation", "cityblock": one or more of them.
+        metrics: one or more of "euclidean", "cosine", "correlation", "cityblock".
         power: the r of P.
         divergence: D, "kl", "jensen-shannon" or "hellinger" (squared). The loss of a row is the sum of D(P_t ‖ P_s)
             over all pairs s < t.
-        detach: "none", or the side of every pair that is taken as it is: "target" (P_t) or "prediction" (P_s).
-        answer: whose assignment the layer gives: of the "prediction" or of the first "target".
+        detach: "none", or the side of every pair without gradients: "target" (P_t) or "prediction" (P_s).
+        answer: the assignment that the layer returns: the "prediction" or the first "target".
     """
 
     frequencies: Tensor  # mean_i Q_ij of each assignment over all rows (1 + metrics, k)
@@ -87,7 +86,7 @@ class CrossMetricLayer(ClusterLayer):
                 raise ValueError(f"{name}={', '.join(map(str, values))} should be of {', '.join(known)}.")
         if "correlation" in metrics and embedding_dim < 3:
             raise ValueError(
-                f"embedding_dim={embedding_dim}: metric='correlation' needs 3 or more, as of two numbers it is 1 or -1."
+                f"embedding_dim={embedding_dim}: metric='correlation' needs 3 or more: with two it is always 1 or -1."
             )
         self.metrics, self.detach, self.answer = metrics, detach, answer
         self.divergence = DIVERGENCES[divergence]
@@ -112,7 +111,8 @@ class CrossMetricLayer(ClusterLayer):
             return [sparse_closeness(plain), *(log_student_t(each.square()).exp() for each in stretched)]
 
     def assignments(self, z: Tensor, frequencies: Tensor | None = None) -> list[Tensor]:
-        """P₁, P₂, ...; by the frequencies of these rows, and with centres at their pace, unless others are given."""
+        """P₁, P₂, ...; with the frequencies of these rows and scaled steps of the centres, unless frequencies are
+        given."""
         if frequencies is None:
             closeness = self.closeness(z, slowed(self.centers, self.pace))
             each = totals(*(q.sum(0) for q in closeness))
@@ -128,13 +128,14 @@ class CrossMetricLayer(ClusterLayer):
 
     @torch.no_grad()
     def look_from(self, z: Tensor) -> None:
-        """See angles from the mean of these rows."""
+        """Measure angles from the mean of these rows."""
         self.origin.copy_(z.mean(0))
 
     @torch.no_grad()
     def stretch_to(self, z: Tensor, least: float) -> None:
-        """Multiply the distances of a target by what brings their mean over these rows up to `least`; never by < 1.
-        Where their Euclidean distances are less than half of it, gradient descent moves the centres as if they were."""
+        """Multiply the distances of each target so that their mean over these rows is at least `least`; never by less
+        than 1. If the Euclidean distances are less than half of it, the steps of the centres are scaled as if they
+        were not."""
         size, *stretch = self.factors(z, least, ("euclidean", *self.metrics))
         self.stretch.copy_(torch.stack(stretch))
         # gradients are `size` times as large as in those units, and centres so much nearer
@@ -142,7 +143,8 @@ class CrossMetricLayer(ClusterLayer):
 
     @torch.no_grad()
     def factors(self, z: Tensor, least: float, metrics: Sequence[str] = ("euclidean",)) -> Tensor:
-        """What brings the mean distance of these rows and the centres up to `least`, by each metric; never < 1."""
+        """The factors that raise the mean distance between these rows and the centres to `least`, for each metric;
+        never below 1."""
         z, centers = z.double() - self.origin, self.centers.double() - self.origin
         means = torch.stack([METRICS[metric](z, centers).mean() for metric in metrics])
         rounding = [1e-6 if metric in ("cosine", "correlation") else 1e-30 for metric in metrics]
@@ -151,8 +153,8 @@ class CrossMetricLayer(ClusterLayer):
 
     @torch.no_grad()
     def match_powers(self, z: Tensor, most: float = 8.0) -> None:
-        """Give each target the power, from P₁'s to `most`, at which its mean entropy over these rows is that of P₁.
-        Where P₁ is all or nothing, as with two clusters, there is nothing to match."""
+        """Give each target the power, between that of P₁ and `most`, at which its mean entropy over these rows equals
+        that of P₁. If P₁ is 0 or 1, as with two clusters, nothing changes."""
         prediction, *targets = (q.double() for q in self.closeness(z))
         least = self.powers[0].double()
         wanted = entropy(log_balance(prediction, prediction.sum(0), least)).mean()

@@ -1,8 +1,8 @@
-"""In how many ways rows differ from those near them.
+"""The intrinsic dimension of rows.
 
 Levina, Bickel: "Maximum Likelihood Estimation of Intrinsic Dimension", NeurIPS 2004, averaged as MacKay and Ghahramani
-proposed (2005). Where rows fill a space of m dimensions, the number of them within a distance r of one grows as r^m. Of
-the k nearest to row i, at distances d_i1 <= ... <= d_ik, that says::
+proposed (2005). If rows fill a space of m dimensions, the number of rows within a distance r of one grows as r^m.
+For the k nearest neighbours of row i, at distances d_i1 <= ... <= d_ik, this gives::
 
     1 / m = mean_i  1 / (k - 1) Σ_j<k log(d_ik / d_ij)
 """
@@ -15,8 +15,8 @@ TIMES = 4  # as many are looked at as are wanted, since products order them up t
 
 @torch.no_grad()
 def local_dimension(x: Tensor, some: Tensor, n_neighbors: int = 5) -> float:
-    """m, as the rows at the positions `some` see it among all rows x (n, d). Rows that are equal to one another say
-    nothing of it and are passed over; infinity where no row has `n_neighbors` others at different places."""
+    """The estimate of m from the rows at the positions `some` among all rows x (n, d). Duplicates are skipped; infinity
+    if no row has `n_neighbors` neighbours at different positions."""
     if len(x) <= n_neighbors:
         return torch.inf
     x = x - x.mean(0)  # far from zero, distances lose digits

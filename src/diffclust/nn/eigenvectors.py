@@ -1,12 +1,12 @@
-"""Eigenvectors by descent on orthonormal matrices: differentiable, and no gap between eigenvalues is needed.
+"""Eigenvectors by descent on orthonormal matrices: differentiable, also for equal eigenvalues.
 
 The k smallest eigenvectors of a symmetric L span the minimum of f(Y) = tr(YᵀLY) over YᵀY = I (n, k). With the gradient
 G = 2 L Y, the skew matrix P = G Yᵀ - Y Gᵀ turns Y downhill along the Cayley transform of -tP, of which a polynomial::
 
     Y(t) = Σ_i c_i (-tP)^i Y,    c = 1, 1, 1/2 (r = 2);  1, 1, 1/2, 1/8 (r = 3)
 
-is enough: YᵀY stays I up to t^2r. P is never formed: it has rank 2k, and a product with it costs O(n k²). `eigh`'s own
-gradient divides by differences of eigenvalues; here nothing does. (SSCNet, with its formulas mended.)
+is enough: YᵀY stays I up to t^2r. P is never formed: it has rank 2k, and a product with it costs O(n k²). The gradient
+of `eigh` divides by differences of eigenvalues; this one does not. (SSCNet, with its formulas corrected.)
 """
 
 import math
@@ -154,11 +154,11 @@ def smallest_eigenvectors(
 ) -> tuple[Tensor, Tensor]:
     """The k smallest eigenvalues, ascending (..., k), and eigenvectors (..., n, k) of a symmetric matrix (..., n, n).
 
-    Steps of the `EigenvectorLayer` along conjugate directions, from `start` (n, k) or a fixed random one, until
-    `|LY - Y(YᵀLY)|` is `tolerance` times the `|LY|` of the start. The matrix may be dense and batched, sparse, or an
-    operator Y -> LY (which needs a start). Gradients are those of the unrolled steps: exact in the limit for all that
-    depends on the span of the vectors alone, such as YYᵀ, and finite whatever the eigenvalues. The rotation inside the
-    span, to single eigenvectors, counts as a constant: with equal eigenvalues it has no derivative.
+    Takes steps of the `EigenvectorLayer` along conjugate directions, from `start` (n, k) or a fixed random start, until
+    `|LY - Y(YᵀLY)|` is at most `tolerance` times the initial `|LY|`. The matrix may be dense and batched, sparse, or an
+    operator Y -> LY (which needs a start). Gradients are those of the unrolled steps: finite for all eigenvalues, and
+    exact in the limit for functions of the span of the vectors, such as YYᵀ. The rotation within the span, to single
+    eigenvectors, is treated as a constant: with equal eigenvalues it has no derivative.
     """
     apply = operator(laplacian)
     if start is None:
@@ -174,7 +174,7 @@ def smallest_eigenvectors(
     else:
         off = start.mT @ start - torch.eye(start.shape[-1], dtype=start.dtype, device=start.device)
         if not bool(off.abs().max() < SKEWED):
-            raise ValueError("start should have orthonormal columns, and finite numbers: torch.linalg.qr(start).Q has.")
+            raise ValueError("start should have orthonormal columns, and finite numbers: use torch.linalg.qr(start).Q.")
     y = _descend(apply, start, max_iter, tolerance, cayley_coefficients(order))
     with torch.no_grad():
         inner = y.mT @ apply(y)

@@ -15,10 +15,10 @@ ENOUGH = 256  # distances that a median is found from
 def affinity(z: Tensor, n_neighbors: int = 5, graph: Graph = "knn") -> Tensor:
     """`W_ij = exp(-|z_i - z_j|² / σ_i)`, symmetrised, zero on the diagonal: (..., n, d) -> (..., n, n).
 
-    σ_i is the median of row i's positive squared distances, so that no unit matters. "knn" keeps the `n_neighbors`
-    nearest of each row: who is kept is a constant for gradients, the kept weights are not; where they are no more than
-    half of the rows, a kept weight is at least 1/(2e). "full" keeps every pair. Rows that are all equal have weight one
-    among themselves.
+    σ_i is the median of row i's positive squared distances, so the scale of z does not matter. "knn" keeps the
+    `n_neighbors` nearest neighbours of each row: the choice of neighbours is a constant for gradients, their weights
+    are not; if they are at most half of the rows, a kept weight is at least 1/(2e). "full" keeps every pair. Rows that
+    are all equal have weight one among themselves.
     """
     n = z.shape[-2]
     if graph not in ("knn", "full"):
@@ -38,14 +38,14 @@ def affinity(z: Tensor, n_neighbors: int = 5, graph: Graph = "knn") -> Tensor:
 
 
 class Edges(NamedTuple):
-    """From new rows to the nearest of known ones: see `attach`."""
+    """Edges from new rows to their nearest known rows: see `attach`."""
 
     weights: Tensor  # (b, n_neighbors)
     ends: Tensor  # (b, n_neighbors) which known rows
 
     def extend(self, values: Tensor) -> Tensor:
-        """What new rows have of values (m, c) of the known ones: their mean by weight, which is the y of least
-        `Σ_j W_j |y - y_j|²`. A row's part does not depend on the other new rows."""
+        """Extend values (m, c) of the known rows to new rows: their weighted mean, which minimises `Σ_j W_j |y -
+        y_j|²`. The result for a row does not depend on the other new rows."""
         share = self.weights / self.weights.sum(1, keepdim=True)
         return (share[..., None] * values[self.ends]).sum(1)
 
@@ -55,8 +55,8 @@ class Edges(NamedTuple):
 
 
 def attach(z: Tensor, known: Tensor, n_neighbors: int = 5) -> Edges:
-    """`W_ij = exp(-|z_i - z_j|² / σ_i)` from each of new rows (b, d) to its nearest of known rows (m, d), σ_i the
-    median of its positive squared distances to them all."""
+    """`W_ij = exp(-|z_i - z_j|² / σ_i)` from each new row (b, d) to its nearest known rows (m, d); σ_i is the median of
+    its positive squared distances to all known rows."""
     distances = _distances(z, known)
     nearest = distances.topk(min(n_neighbors, len(known)), largest=False)
     return Edges(torch.exp(-nearest.values / scales(distances)), nearest.indices)
@@ -71,8 +71,8 @@ def _distances(z: Tensor, known: Tensor) -> Tensor:
 
 
 def scales(distances: Tensor) -> Tensor:
-    """The median of each row's positive entries, (..., n, m) -> (..., n, 1); one where there are none. Of more than
-    twice 256 entries, of about 256 that are evenly spaced."""
+    """The median of each row's positive entries, (..., n, m) -> (..., n, 1); one if there are none. With more than
+    twice 256 entries, the median of about 256 evenly spaced ones."""
     distances = distances[..., :: max(1, distances.shape[-1] // ENOUGH)]
     positive = distances > 0
     ordered = distances.masked_fill(~positive, torch.inf).sort(-1).values  # `median` has no fixed order on a GPU

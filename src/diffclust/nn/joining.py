@@ -1,4 +1,4 @@
-"""Which of too many clusters are one: those between which there is no valley, small ones first.
+"""Merge clusters that have no density valley between them, small ones first.
 
 Joining clusters i and j costs `Δ_ij / v_ij`. Δ_ij is what it adds to the sum of squared distances (Ward: see
 `nn.hierarchy`), and v_ij the density of rows half way between them as a share of that at their means (see `valley`):

@@ -22,7 +22,8 @@ BROUGHT = 2**27  # numbers that come from the host at a time
 
 
 class KMeansResult(NamedTuple):
-    """What `kmeans` and `lloyd` give: centres (k, d), labels (n,), the sum of squared distances, and iterations."""
+    """The result of `kmeans` and `lloyd`: centres (k, d), labels (n,), the sum of squared distances, and the number of
+    iterations."""
 
     centers: Tensor  # (k, d)
     labels: Tensor  # (n,)
@@ -31,7 +32,7 @@ class KMeansResult(NamedTuple):
 
 
 def draw_proportional(weights: Tensor, size: int, generator: Generator | None) -> Tensor:
-    """`size` indices with probability proportional to `weights`; uniform where every weight is zero."""
+    """Draw `size` indices with probability proportional to `weights`; uniformly if all weights are zero."""
     cumulative = weights.double().clamp_min(0).cumsum(0)
     if cumulative[-1] <= 0:
         return torch.randint(len(weights), (size,), device=weights.device, generator=generator)
@@ -58,11 +59,12 @@ def kmeans_plus_plus(x: Tensor, n_clusters: int, generator: Generator | None = N
 
 
 def lloyd(x: Tensor, centers: Tensor, *, max_iter: int = 300, tolerance: float = TOLERANCE) -> KMeansResult:
-    """Alternate nearest-centre assignment and means until the centres' squared shift, summed, is at most
+    """Alternate nearest-centre assignment and means until the summed squared shift of the centres is at most
     `tolerance` times the mean variance of a feature. An empty cluster restarts at the row farthest from its centre.
 
-    The work is done where the centres are: rows in the host's memory (pinned, if they can be) come to centres on a GPU
-    a part at a time, the next one while the last is worked on. Centres of rows in half precision are float32."""
+    The computation runs on the device of the centres: rows in host memory (pinned if possible) are copied to a GPU in
+    parts, the next one during the work on the current one. Centres of half-precision rows are float32.
+    """
     return _lloyd(x, centers[None], max_iter, tolerance)
 
 
@@ -97,14 +99,14 @@ def _lloyd(x: Tensor, starts: Tensor, max_iter: int, tolerance: float) -> KMeans
 
 
 def _best(inertia: list[float]) -> int:
-    """Of starts that end alike, up to rounding, the first: on every machine the same. Where values overflow, the first
-    of all."""
+    """The best start; of starts that end with the same inertia up to rounding, the first, so that the choice is the
+    same on every machine. If values overflow, the first of all."""
     least = min(inertia)
     return next((i for i, value in enumerate(inertia) if value <= least * (1 + ALIKE)), 0)
 
 
 class MovingRows:
-    """Rows on a CPU, less their mean, which remember the cluster they were in: a step adds up only those that moved."""
+    """Centred rows on a CPU that remember their cluster: a step adds up only the rows that moved."""
 
     def __init__(self, x: Tensor, shape: Sequence[int]) -> None:
         x = wide(x.detach())
@@ -149,7 +151,7 @@ class MovingRows:
 
 
 class RestingRows:
-    """Rows where they are, gone over on a GPU."""
+    """Rows that stay on their device, for a GPU."""
 
     def __init__(self, x: Tensor, device: torch.device) -> None:
         self.x, self.device = x.detach(), device
@@ -185,8 +187,8 @@ class RestingRows:
 
 
 def brought(x: Tensor, device: torch.device) -> Iterator[Tensor]:
-    """Rows of the host on the device, a part at a time; the next one comes while the last is worked on. A part is gone
-    when the one after the next is asked for."""
+    """Yield rows of the host on the device, one part at a time; the next is copied during the work on the current one.
+    A part is freed when the one after the next is requested."""
     size = max(1, BROUGHT // x.shape[1])
     ways = [(x.new_empty(min(size, len(x)), x.shape[1], device=device), torch.cuda.Event()) for _ in range(2)]
     courier = torch.cuda.Stream(device)
@@ -219,7 +221,7 @@ def kmeans(
 ) -> KMeansResult:
     """Lloyd from `n_init` k-means++ starts; the smallest inertia wins."""
     if len(x) < n_clusters:
-        raise ValueError(f"{len(x)} rows cannot make n_clusters={n_clusters} clusters.")
+        raise ValueError(f"{len(x)} rows are too few for n_clusters={n_clusters} clusters.")
     starts = torch.stack([kmeans_plus_plus(x, n_clusters, generator) for _ in range(n_init)])
     at_once = max(1, AT_ONCE // (len(x) * (int(n_clusters) + x.shape[1])))  # n_clusters may be of numpy
     results = [_lloyd(x, some, max_iter, TOLERANCE) for some in starts.split(at_once)]

@@ -1,13 +1,13 @@
-"""What is known of some rows, as one more loss: the cluster of a row, two rows together, two rows apart.
+"""A loss for knowledge about some rows: known clusters, must-links and cannot-links.
 
-With p_i the probabilities of row i, `softmax_j(-|z_i - Ω_j|² / T)`, the loss is the mean over all that is known of::
+With p_i the probabilities of row i, `softmax_j(-|z_i - Ω_j|² / T)`, the loss is the mean over all known facts of::
 
-    -log p_ic                 row i is of cluster c
-    -log Σ_j p_ij p_lj        rows i and l are together
-    -log (1 - Σ_j p_ij p_lj)  they are apart
+    -log p_ic                 row i is in cluster c
+    -log Σ_j p_ij p_lj        rows i and l are in the same cluster
+    -log (1 - Σ_j p_ij p_lj)  they are in different clusters
 
 The last two are the likelihood of Hsu et al., "Multi-class classification without multi-class labels" (ICLR 2019). T is
-that of `predict_proba`, guessed from the rows at hand: what is certain already pulls no more.
+that of `predict_proba`, estimated from the rows at hand: facts that hold with certainty have no gradient.
 """
 
 import hashlib

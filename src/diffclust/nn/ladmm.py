@@ -11,8 +11,8 @@ One iteration of the linearised alternating direction method, with a multiplier 
 
 A takes codes to data and A' data to codes. With A' = α Aᵀ, B1 = α, W1 = 1/β, B2 = λ/β and `α < 1 / (β |AᵀA|)`, K blocks
 are K iterations and converge to the solution. Learnt (Xie et al., Differentiable Linearized ADMM, 2019; SSCNet), a few
-blocks do. Samples are rows, (b, d), or images, (b, c, h, w); β, B1, W1 and B2 have one value a feature
-or channel, so that any number of samples may come.
+blocks suffice. Samples are rows, (b, d), or images, (b, c, h, w); β, B1, W1 and B2 have one value per feature
+or channel, so the number of samples is free.
 """
 
 from collections.abc import Callable, Sequence
@@ -38,7 +38,7 @@ def shrink_samples(x: Tensor, threshold: Tensor | float) -> Tensor:
 
 
 class LADMMState(NamedTuple):
-    """Where the iteration stands: codes z, errors e, multipliers m, and what the codes stand for, fit = A(z)."""
+    """The state of the iteration: codes z, errors e, multipliers m, and the reconstruction fit = A(z)."""
 
     z: Tensor  # codes
     e: Tensor  # errors, shaped as the samples
@@ -51,16 +51,16 @@ class LADMMBlock(nn.Module):
 
     Args:
         synthesis: A, a module or function from codes to data. Blocks may share it.
-        analysis: A', from data to codes. Blocks may share it, too.
-        code_shape: of the codes of one sample: (m,) or (maps, h, w).
-        data_shape: of one sample: (d,) or (c, h, w).
-        norm: `|E|` as the sum of its "elements" (sparse noise) or of the lengths of its "samples" (outlying rows); then
-            B2 is one number.
-        threshold: where B1 starts.
-        penalty: where β starts.
-        damping: where W1 starts.
-        error_threshold: where B2 starts.
-        shared: the block before has the same A, so that its A(Z) can be gone on with. False computes it anew.
+        analysis: A', from data to codes. Blocks may share it too.
+        code_shape: shape of the codes of one sample: (m,) or (maps, h, w).
+        data_shape: shape of one sample: (d,) or (c, h, w).
+        norm: `|E|` is the sum of its "elements" (sparse noise) or of the lengths of its "samples" (outlying rows); in
+            the latter case B2 is one number.
+        threshold: initial value of B1.
+        penalty: initial value of β.
+        damping: initial value of W1.
+        error_threshold: initial value of B2.
+        shared: the previous block has the same A, so its A(Z) can be reused. False computes it again.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class LADMMBlock(nn.Module):
 
     @classmethod
     def classical(cls, dictionary: Tensor, *, lam: float, penalty: float = 1.0, norm: Norm = "samples") -> Self:
-        """The block that is one iteration of the algorithm itself, for a dictionary A (d, m)."""
+        """The block that is one iteration of the classical algorithm, for a dictionary A (d, m)."""
         d, m = dictionary.shape
         step = 0.99 / (penalty * torch.linalg.matrix_norm(dictionary, 2).item() ** 2)
         synthesis, analysis = nn.Linear(m, d, bias=False), nn.Linear(d, m, bias=False)
@@ -99,11 +99,11 @@ class LADMMBlock(nn.Module):
         return cls(synthesis, analysis, (m,), (d,), norm=norm, **starts).to(dictionary)
 
     def forward(self, x: Tensor, state: LADMMState | None = None, allowed: Tensor | None = None) -> LADMMState:
-        """From samples and the last state to the next; the first has Z = E = M = 0, and takes A(0) for zero.
+        """The next state from samples and the last state; the first state has Z = E = M = 0, and A(0) is taken as zero.
 
         Args:
-            allowed: one for the codes a sample may use and zero for the others, shaped as the codes: a sample that is
-                itself an atom of the dictionary must not stand for itself.
+            allowed: one for the codes that a sample may use and zero for the others, in the shape of the codes: a
+                sample that is itself an atom of the dictionary must not represent itself.
         """
         if state is None:
             z = self.analysis(self.penalty * x)

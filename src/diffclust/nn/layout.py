@@ -1,8 +1,9 @@
-"""Rows laid out by their neighbours: near one another where they are neighbours, away from all others.
+"""A layout of the neighbour graph: neighbours are close together, other rows far apart.
 
-UMAP with free coordinates (see `nn.neighbours`): each row has a place u of its own, and the places minimise the loss
-that a network by neighbours learns from. In an embedding that was learnt by reconstruction classes are long and touch:
-k-means cuts the long ones and joins those that touch. Laid out, they are clumps with room between them.
+This is UMAP with free coordinates (see `nn.neighbours`): each row has its own position u, and the positions minimise
+the loss that a network for `features="neighbours"` is trained on. In an embedding learnt by reconstruction, classes are
+elongated and touch one another: k-means splits the long ones and merges those that touch. In the layout they are
+compact and separated.
 """
 
 from collections.abc import Callable
@@ -25,8 +26,8 @@ Find = Callable[[Tensor], tuple[Tensor, Tensor]]  # rows (n, d) to centres (k, d
 
 
 def laid_out(z: Tensor, graph: NeighbourGraph | None = None) -> Tensor:
-    """Places u (n, d) of the rows z (n, d), which begin at the rows in units of their deviation. `graph` is that of z,
-    where it is known."""
+    """Positions u (n, d) of the rows z (n, d), starting from the standardised rows. `graph` is the neighbour graph of
+    z, if known."""
     n = len(z)
     steps = min(STEPS, n)
     graph = graph or NeighbourGraph.of(z, metric="euclidean")
@@ -45,9 +46,9 @@ def laid_out(z: Tensor, graph: NeighbourGraph | None = None) -> Tensor:
 
 @torch.no_grad()
 def place_laid_out(clusters: ClusterLayer, z: Tensor, find: Find | None = None) -> Tensor | None:
-    """Centres at the means of the clusters that k-means, or `find`, finds where the rows z (n, d) are laid out; which
-    these are (n,). Where they cut no fewer neighbours apart than those it finds in z itself, as with few rows in plain
-    clusters, which a layout may tear, the centres are the latter's, and there is nothing to say of the rows."""
+    """The means in z of the clusters that k-means, or `find`, finds in the layout of the rows z (n, d), and the cluster
+    of each row (n,). If these clusters do not separate fewer neighbours than k-means on z itself (few rows in simple
+    clusters, which a layout may tear apart), the centres of the latter are returned, without labels."""
     if not bool(z.isfinite().all()):
         raise ValueError("The rows contain NaN or infinity: no centres can be placed on them.")
     k, graph = clusters.n_clusters, NeighbourGraph.of(z, metric="euclidean")
@@ -71,8 +72,8 @@ def place_laid_out(clusters: ClusterLayer, z: Tensor, find: Find | None = None) 
 
 @torch.no_grad()
 def laid_out_by(z: Tensor, some: Tensor) -> Tensor:
-    """Places of all rows z (n, d) where those at the positions `some` are laid out: every other one is among the
-    `AMONG` of these that are nearest to it, the more so the nearer."""
+    """Positions of all rows z (n, d) from a layout of the rows at the positions `some`: every other row is placed at
+    the weighted mean of its `AMONG` nearest of these."""
     known, places = z[some], laid_out(z[some])
     near = min(AMONG, len(known))
     result = []

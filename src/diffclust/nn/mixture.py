@@ -1,4 +1,4 @@
-"""A cluster layer whose centres have spreads and weights of their own: a mixture of diagonal Gaussians."""
+"""A cluster layer whose centres have their own spreads and weights: a mixture of diagonal Gaussians."""
 
 import math
 

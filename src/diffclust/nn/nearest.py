@@ -1,7 +1,7 @@
-"""The two halves of a step of k-means: the nearest centre of each row, and the sum of each centre's rows.
+"""The two halves of a k-means step: the nearest centre of each row, and the sum of the rows of each centre.
 
-Neither holds a matrix of rows by centres: on a GPU with Triton kernels of our own never write it, elsewhere a few rows
-at a time have a part of it that stays in the cache.
+Neither stores a matrix of rows by centres: Triton kernels on a GPU never write it, and elsewhere it is computed for a
+few rows at a time, so that it stays in the cache.
 """
 
 import functools
@@ -29,16 +29,16 @@ def _has_triton() -> bool:
 
 
 def fused(x: Tensor) -> bool:
-    """Whether kernels of our own take these rows."""
+    """Whether our own kernels can handle these rows."""
     return x.is_cuda and x.dtype in (torch.float32, *HALVES) and x.stride(-1) == 1 and _has_triton()
 
 
 def nearest(x: Tensor, centers: Tensor) -> tuple[Tensor, Tensor]:
-    """The nearest of the centres (k, d) to each row (n, d), and the squared distance to it: (n,) and (n,). Of centres
-    as near as one another, the first.
+    """The nearest of the centres (k, d) to each row (n, d), and the squared distance to it: (n,) and (n,). Ties go to
+    the first centre.
 
-    Several sets of centres (s, k, d) at once give (s, n); rows are then the same for all, or (s, n, d). Halves are
-    answered in float32. There is no gradient.
+    Several sets of centres (s, k, d) at once give (s, n); the rows are the same for all sets, or (s, n, d).
+    Half-precision input gives float32 distances. There is no gradient.
     """
     sets = centers.detach().reshape(-1, *centers.shape[-2:])
     labels, distances = nearest_from(x.detach(), sets, None)
@@ -52,8 +52,8 @@ def nearest_from(x: Tensor, centers: Tensor, origin: Tensor | None, told: bool =
 
 
 def member_sums(x: Tensor, labels: Tensor, n_clusters: int, origin: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """The sum of the rows of each cluster, less `origin` each, and their number: (k, d) and (k,); or (s, k, d) and
-    (s, k) for several sets of labels (s, n). The same input gives the same bits."""
+    """The sum of the rows of each cluster, each minus `origin`, and their number: (k, d) and (k,); or (s, k, d) and (s,
+    k) for several sets of labels (s, n). Deterministic: the same input gives the same bits."""
     x, sets = x.detach(), labels.reshape(-1, labels.shape[-1])
     if fused(x):
         sums, counts = _fused_sums(x, sets, n_clusters, origin)

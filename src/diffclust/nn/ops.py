@@ -1,4 +1,4 @@
-"""Pure tensor functions: distances, assignments, and how far two assignments are apart."""
+"""Pure tensor functions: distances, assignments, and divergences between assignments."""
 
 from collections.abc import Callable
 
@@ -19,7 +19,7 @@ def squared_distances(x: Tensor, centers: Tensor) -> Tensor:
 
 
 def largest(logits: Tensor) -> Tensor:
-    """The place of each row's largest entry, (b, k) -> (b,). On a CPU numpy finds it five times as fast."""
+    """The index of each row's largest entry, (b, k) -> (b,). On a CPU numpy finds it five times as fast."""
     logits = logits.detach()
     fast = logits.device.type == "cpu" and logits.dtype != torch.bfloat16  # which numpy has not
     if fast and not torch.compiler.is_compiling():  # nor is there numpy in an exported program
@@ -38,12 +38,12 @@ def cityblock(x: Tensor, centers: Tensor) -> Tensor:
 
 
 def cosine(x: Tensor, centers: Tensor) -> Tensor:
-    """1 - cos(x_i, Ω_j), from 0 to 2. A row of zeros is at right angles to everything."""
+    """1 - cos(x_i, Ω_j), from 0 to 2. A zero row has distance 1 to everything."""
     return 1 - _directions(x, 0.0) @ _directions(centers, 0.0).T
 
 
 def correlation(x: Tensor, centers: Tensor) -> Tensor:
-    """1 - corr(x_i, Ω_j), each less its mean over coordinates. A row of equal values correlates with nothing."""
+    """1 - corr(x_i, Ω_j), each centred by its mean over coordinates. A constant row has correlation zero."""
     return 1 - _correlated(x) @ _correlated(centers).T
 
 
@@ -68,12 +68,12 @@ METRICS: dict[str, Distance] = {
 
 
 def hard(logits: Tensor) -> Tensor:
-    """All of a row's weight on its largest logit. Piecewise constant: it carries no gradient."""
+    """One on the largest logit of a row, zero elsewhere. Piecewise constant: it has no gradient."""
     return one_hot(logits.argmax(1), logits.shape[1], logits.dtype)
 
 
 def one_hot(owner: Tensor, n_clusters: int, dtype: torch.dtype = torch.float32) -> Tensor:
-    """All of a row's weight on one cluster: (b,) -> (b, k)."""
+    """One-hot assignment: (b,) -> (b, k)."""
     none = torch.zeros(owner.shape[0], n_clusters, dtype=dtype, device=owner.device)
     return none.scatter_(1, owner[:, None], 1.0)
 
@@ -89,7 +89,7 @@ def log_student_t(distances: Tensor) -> Tensor:
 
 
 def sparse_closeness(distances: Tensor) -> Tensor:
-    """q_ij = max(0, u_i - d_ij), u_i = mean_j d_ij: by how much a centre is nearer than the average one."""
+    """q_ij = max(0, u_i - d_ij), u_i = mean_j d_ij: by how much a centre is nearer than the average centre."""
     return (distances.mean(1, keepdim=True) - distances).clamp_min(0)
 
 
@@ -106,18 +106,19 @@ def log_balance(q: Tensor, frequency: Tensor, power: float | Tensor = 2.0) -> Te
 
 
 def slowed(x: Tensor, pace: Tensor) -> Tensor:
-    """x itself, with a gradient `pace` times as large."""
+    """x itself, with its gradient multiplied by `pace`."""
     still = x.detach()
     return still + pace.to(x.dtype) * (x - still)
 
 
 def entropy(log_p: Tensor) -> Tensor:
-    """-Σ_j p_j log p_j of each row, from log p: how undecided it is."""
+    """The entropy -Σ_j p_j log p_j of each row, from log p."""
     return -(log_p.exp() * log_p.clamp_min(torch.finfo(log_p.dtype).min)).sum(1)
 
 
 def kl_divergence(p: Tensor, q: Tensor) -> Tensor:
-    """KL(p ‖ q) = Σ_j p_j log(p_j / q_j) of each row, shares clipped from below as in Keras: q may have zeros."""
+    """KL(p ‖ q) = Σ_j p_j log(p_j / q_j) of each row; probabilities are clipped from below as in Keras, because q may
+    have zeros."""
     p, q = p.clamp_min(CLIP), q.clamp_min(CLIP)
     return (p * (p.log() - q.log())).sum(1)
 

@@ -1,8 +1,8 @@
-"""Clusters that were joined, or taken apart, after they were learnt: layers around a layer.
+"""Merged and split clusters of a trained model: layers around a cluster layer.
 
-Joining i and j leaves every boundary to the others where it was: the logit of the two is the larger one. Taking i apart
-between the centres a and b does, too: of its two parts the nearer one has the logit of i, and the other as much less as
-it is farther, so that the larger of the two is what i had. So all rows but those asked about stay where they are.
+The logit of merged clusters i and j is the larger of the two, so all boundaries to other clusters stay the same. If i
+is split between the centres a and b, the part of the nearer centre gets the logit of i, and the other as much less as
+it is farther, so the larger of the two is the logit of i. So all rows of other clusters keep their cluster.
 """
 
 from typing import Any

@@ -39,7 +39,7 @@ def self_expression(x: Tensor, alpha: float, tolerance: float = 1e-2) -> SelfExp
     (Elhamifar and Vidal, 2013). A row that is orthogonal to all others, or zero, has no coefficients.
     """
     if not alpha > 1:
-        raise ValueError(f"alpha={alpha} should be > 1: below, no row has any coefficient.")
+        raise ValueError(f"alpha={alpha} should be > 1: otherwise no row has any coefficient.")
     n, d = x.shape
     width = min(n - 1, 4 * FRESH)
     size = max(1, min(n, MEMORY // max(n, width * max(d, width))))

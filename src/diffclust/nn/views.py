@@ -1,4 +1,4 @@
-"""Two random changes of one sample are alike, those of two samples are not.
+"""A contrastive loss: two augmentations of one sample get similar codes, those of two samples do not.
 
 Chen, Kornblith, Norouzi, Hinton: "A Simple Framework for Contrastive Learning of Visual Representations", ICML 2020.
 """
@@ -11,9 +11,9 @@ TEMPERATURE = 0.5  # the paper's, for short training
 
 
 def view_loss(a: Tensor, b: Tensor, temperature: float = TEMPERATURE) -> Tensor:
-    """Of codes a_i and b_i (n, d) of two changes of sample i, each as a direction: the mean over all 2n codes u of::
+    """For unit-length codes a_i and b_i (n, d) of two augmentations of sample i, the mean over all 2n codes u of::
 
-    -log( exp(u · v / τ) / Σ_{w ≠ u} exp(u · w / τ) ),   v the other change of the same sample
+    -log( exp(u · v / τ) / Σ_{w ≠ u} exp(u · w / τ) ),   v the code of the other augmentation of the same sample
     """
     with torch.autocast(a.device.type, enabled=False):
         u = F.normalize(torch.cat([a, b]), dim=1)

@@ -121,8 +121,8 @@ class Column:
         style = "iso" if there.dtype.kind == "M" else date_style(there)
         if style is None:
             raise ValueError(
-                f"Column {self.name!r} should be a date, but {str(there[0])!r} and the others are not written in one "
-                "way that is known, as 2024-12-31 or 31/12/2024."
+                f"Column {self.name!r} should be a date, but {str(there[0])!r} and the others are not all in one "
+                "known format, such as 2024-12-31 or 31/12/2024."
             )
         days = _days(dates(there, style))
         reach = float(days.max() - days.min())
@@ -156,7 +156,7 @@ class Column:
             return f"left out: {WHY.get(self.why, self.why)}"
         more = ""
         if self.kind == "category":
-            more = f", {self.distinct} values" + (f", of which {MANY} are told apart" if self.grouped else "")
+            more = f", {self.distinct} values" + (f", of which {MANY} are kept" if self.grouped else "")
         elif self.kind == "text" and self.words is not None:
             more = f", {len(self.words.terms)} {'characters' if self.words.characters else 'words'}"
         elif self.style not in ("", "1234.5", "iso"):

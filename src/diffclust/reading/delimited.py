@@ -31,14 +31,14 @@ def read_bytes(path: Path) -> bytes:
             with gzip.open(path) as stream:
                 raw = stream.read(most)
         except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-            raise ValueError(f"{path} is not a whole gzip file ({error}).") from error
+            raise ValueError(f"{path} is not a complete gzip file ({error}).") from error
     elif ending == ".zst":
         arrow = extra("pyarrow", "data", "Reading a .zst file")
         try:
             with arrow.input_stream(str(path), compression="zstd") as stream:
                 raw = stream.read(most)
         except OSError as error:
-            raise ValueError(f"{path} is not a whole zstd file ({error}).") from error
+            raise ValueError(f"{path} is not a complete zstd file ({error}).") from error
     else:
         return path.read_bytes()
     check_unpacked(path, packed, len(raw))
@@ -52,9 +52,9 @@ def decode(raw: bytes) -> str:
             try:
                 return raw.decode(encoding)
             except UnicodeDecodeError as error:
-                raise ValueError(f"it begins as {encoding}, but is not ({error}).") from error
+                raise ValueError(f"it starts like {encoding}, but is not ({error}).") from error
     if b"\0" in raw:
-        raise ValueError("it is no text: it holds bytes of zero.")
+        raise ValueError("it is not text: it contains zero bytes.")
     for encoding in ("utf-8-sig", "cp1252"):
         try:
             return raw.decode(encoding)
@@ -101,7 +101,7 @@ def features_of(names: list[str] | None, width: int, label: str | None) -> tuple
     others = [place] + ([0] if names[0] == "" else [])  # a first column without a name numbers the rows
     features = [i for i in range(len(names)) if i not in others]
     if not features:
-        raise ValueError("there is no column but the labels.")
+        raise ValueError("there are no columns besides the labels.")
     return names, features, place
 
 

@@ -195,7 +195,7 @@ def _check_columns(words: list[str], n_features: int) -> None:
             "read it whole (pandas.read_parquet), or in one process."
         )
     if n_features == 0:
-        raise ValueError("there is no column but the labels.")
+        raise ValueError("there are no columns besides the labels.")
 
 
 def _labels(values: list[Any]) -> NDArray[Any] | None:
@@ -277,7 +277,7 @@ def _labelled(table: Any, label: str | None) -> Table:
     place = label_column(names, label)
     X = table if place is None else table.drop(columns=names[place])
     if X.shape[1] == 0:
-        raise ValueError("there is no column but the labels.")
+        raise ValueError("there are no columns besides the labels.")
     if len(X) == 0:
         raise ValueError("it is empty: 0 rows.")
     if all(is_numeric_dtype(kind) for kind in X.dtypes) and not X.isna().to_numpy().any():
@@ -299,7 +299,7 @@ def _read_lines(path: Path, label: str | None) -> Table:
     for number, entry in entries:
         nested = next((name for name, value in entry.items() if isinstance(value, (dict, list))), None)
         if nested is not None:
-            raise ValueError(f"{path}, line {number}: {nested!r} is no plain value: lay it out in columns.")
+            raise ValueError(f"{path}, line {number}: {nested!r} is not a plain value: use separate columns.")
     try:
         place = label_column(names, label)
     except ValueError as error:
@@ -311,7 +311,7 @@ def _read_lines(path: Path, label: str | None) -> Table:
         if i != place:
             columns[name] = values
     if not columns:
-        raise ValueError(f"{path}: there is nothing but the labels.")
+        raise ValueError(f"{path}: there is nothing besides the labels.")
     y = None if place is None else _labels([entry.get(names[place]) for _, entry in entries])
     return Table(frame_of(columns), y, None if place is None else names[place])
 

@@ -44,7 +44,7 @@ def read_images(
     elif len(shape) == 3 and shape[0] in (1, 3):
         height, width = shape[1:]
     else:
-        raise ValueError(f"{folder} holds images, but what is wanted are samples of shape {shape}.")
+        raise ValueError(f"{folder} holds images, but the model expects samples of shape {shape}.")
     mode = "L" if shape is not None and shape[0] == 1 else "RGB"
     packed = sum(path.stat().st_size for path in paths)
     check_unpacked(folder, packed, len(paths) * height * width * len(mode))

@@ -146,7 +146,7 @@ def _check_single(row: tuple[int, ...], X: Any) -> None:
         channels, *size = row
         single = [tuple(size)] if channels == 1 else [row, (*size, channels)]
         if tuple(getattr(X, "shape", ())) in single:
-            raise ValueError(f"X has shape {tuple(X.shape)}, which is one image: give several, or X[None].")
+            raise ValueError(f"X has shape {tuple(X.shape)}, which is a single image: pass several, or X[None].")
 
 
 def _check_names(estimator: Any, columns: list[str], fitting: bool) -> None:
@@ -229,7 +229,7 @@ def _check_cells(estimator: Any, X: Any) -> None:
     if odd:
         raise ValueError(
             f"Input X contains NaN or words, in {', '.join(map(repr, odd[:5]))}, but {type(estimator).__name__} was "
-            "fitted on numbers without blanks. Fitted with columns={}, it fills blanks."
+            "fitted on numbers without missing values. Fit it with columns={} to fill them."
         )
 
 
@@ -241,7 +241,7 @@ def _float_divisor(estimator: Any, fitting: bool, high: float) -> float | None:
     known = estimator.image_divisor_
     if known not in (None, 1) and high > 2:
         raise ValueError(
-            f"The estimator was fitted on integer images, which are divided by {known:g}; these are no integers and "
+            f"The estimator was fitted on integer images, which are divided by {known:g}; these are not integers and "
             f"reach {high:g}: give integers, or values from 0 to 1."
         )
     return None

@@ -34,7 +34,7 @@ def _warn_of_rounding(lost: Tensor) -> None:
     if bool(lost.any()):
         which = int(lost.nonzero()[0])
         text = (
-            f"Column {which} varies by less than double precision tells apart so far from zero, and counts as "
+            f"Column {which} varies by less than float64 can resolve so far from zero, and counts as "
             "constant: subtract its mean where it still has more digits."
         )
         warnings.warn(text, UserWarning, stacklevel=2)

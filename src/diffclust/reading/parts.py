@@ -102,7 +102,7 @@ class TextTable:
         except NoSuchLabel as error:
             raise NoSuchLabel(f"{self.path}: {error}") from error
         except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-            raise ValueError(f"{self.path} is not a whole gzip file ({error}).") from error
+            raise ValueError(f"{self.path} is not a complete gzip file ({error}).") from error
         except (ValueError, csv.Error) as error:
             raise ValueError(f"{self.path}: {error}") from error
 
@@ -133,12 +133,12 @@ class TextTable:
                 with self._bytes() as raw:
                     while block := raw.read(BYTES):
                         if not marked and b"\0" in block:
-                            raise ValueError("it is no text: it holds bytes of zero.")
+                            raise ValueError("it is not text: it contains zero bytes.")
                         decoder.decode(block)
                 decoder.decode(b"", final=True)
             except UnicodeDecodeError as error:
                 if marked:
-                    raise ValueError(f"it begins as {encoding}, but is not ({error}).") from error
+                    raise ValueError(f"it starts like {encoding}, but is not ({error}).") from error
                 continue
             return encoding
         return "latin-1"

@@ -138,7 +138,7 @@ class IterableRows(Rows):
             except StopIteration:
                 raise ValueError(
                     f"The IterableDataset gave {self.n} samples the first time and only {self.passed} now: it must "
-                    "give the same ones every time."
+                    "give the same samples every time."
                 ) from None
             self.passed += 1
         return self.recent[place - self.passed]

@@ -197,7 +197,7 @@ class Columns:
             raise ValueError("Found a table with 0 rows while a minimum of 1 is required.")
         for column in self.used:
             if new := column.unknown(cells[column.name]):
-                text = f"Column {column.name!r} has categories that fit did not see, read as blank: {_some(new)}."
+                text = f"Column {column.name!r} has categories that fit did not see, treated as missing: {_some(new)}."
                 warnings.warn(text, UserWarning, stacklevel=2)
         return self._rows(cells)
 

@@ -23,7 +23,7 @@ def unpack_limit(packed: int) -> int:
     except ValueError:
         gigabytes = math.nan
     if not 0 < gigabytes < math.inf:
-        raise ValueError(f"{VARIABLE}={said!r} should be a number of gigabytes, as 8.")
+        raise ValueError(f"{VARIABLE}={said!r} should be a number of gigabytes, such as 8.")
     return int(gigabytes * 1e9)
 
 

@@ -28,7 +28,7 @@ const Clusters = (() => {
   }
 
   function nameField(j) {
-    const field = el("input", { type: "text", class: "name", value: Names.cluster(j), maxlength: "200", autocomplete: "off", placeholder: "its name", "aria-label": `Name of cluster ${j}`, "data-name": j });
+    const field = el("input", { type: "text", class: "name", value: Names.cluster(j), maxlength: "200", autocomplete: "off", placeholder: "name", "aria-label": `Name of cluster ${j}`, "data-name": j });
     field.addEventListener("change", () => Names.nameCluster(j, field.value));
     return field;
   }
@@ -42,10 +42,10 @@ const Clusters = (() => {
     if (c.neighbours.length) facts.push(`nearest: ${c.neighbours.map(([l, away]) => `${l} (at ${format(away)})`).join(", ")}`);
     const box = el("article", { class: "card", "data-cluster": j, "aria-label": `Cluster ${j}` }, head, el("p", { class: "note" }, facts.join("; ") || "no rows"));
     const add = (title, ...parts) => box.append(el("h4", {}, title), ...parts);
-    if (c.words.length) add("Its words", el("p", {}, c.words.join(", ")));
-    if (c.contexts.length) add("Where they stand", el("ul", { class: "contexts" }, ...c.contexts.map((each) => context(each, j))));
-    if (c.columns.length && !c.words.length) add("Set apart by (the whole table in brackets)", el("ul", {}, ...c.columns.map((fact) => el("li", {}, fact))));
-    else if (c.features.length && !c.words.length && !(P && !P.heat)) add(D.kind === "table" ? "Set apart by (its mean; standard deviations from the others)" : "Set apart by (standard deviations from the others)", bars(c.features.map(([name, away, mean]) => [name, away, D.kind === "table" ? format(mean) : ""])));
+    if (c.words.length) add("Distinctive words", el("p", {}, c.words.join(", ")));
+    if (c.contexts.length) add("In context", el("ul", { class: "contexts" }, ...c.contexts.map((each) => context(each, j))));
+    if (c.columns.length && !c.words.length) add("Distinctive columns (the whole table in brackets)", el("ul", {}, ...c.columns.map((fact) => el("li", {}, fact))));
+    else if (c.features.length && !c.words.length && !(P && !P.heat)) add(D.kind === "table" ? "Distinctive columns (the cluster's mean; standard deviations from the others)" : "Distinctive features (standard deviations from the others)", bars(c.features.map(([name, away, mean]) => [name, away, D.kind === "table" ? format(mean) : ""])));
     if (c.spreads.length) add("Its values (in colour) against all rows (grey)", el("div", { class: "columns" }, ...c.spreads.map(([at, shares]) => spread(D.spreads[at], shares, j))));
     if (c.typical.length) add("Most typical", el("div", { class: galleries }, ...c.typical.slice(0, P ? 6 : 3).map((i) => button(i))));
     if (c.doubtful.length) add("Most doubtful", el("div", { class: galleries }, ...c.doubtful.slice(0, P ? 6 : 3).map((i) => button(i, M.rival[i] === null ? "" : `or ${M.rival[i]}?`))));
@@ -57,7 +57,7 @@ const Clusters = (() => {
     $("doubtful").className = D.pictures ? "gallery" : "gallery texts";
     $("doubtful").replaceChildren(...D.doubtful.map((i) => button(i, M.rival[i] === null ? "" : `${M.cluster[i]} or ${M.rival[i]}?`)));
     const note = () => {
-      $("names-note").textContent = Names.isKept() ? "Give clusters names: this browser keeps them for this page. Save them to a file for others, and for diffclust.load_names." : "Give clusters names. Here the browser keeps nothing: save them to a file before you close the page.";
+      $("names-note").textContent = Names.isKept() ? "Name the clusters: this browser remembers the names for this page. Save them to a file for others, and for diffclust.load_names." : "Name the clusters. This browser cannot remember names: save them to a file before you close the page.";
     };
     note();
     Names.tools();

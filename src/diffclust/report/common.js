@@ -140,7 +140,7 @@ const Page = (() => {
     for (const section of document.querySelectorAll("main section:not(#summary-section):not([hidden])")) {
       $("nav").append(el("a", { href: "#" + section.id }, section.querySelector("h2").textContent));
     }
-    $("footer").textContent = `diffclust ${data.version}. This page is one file and asks the network for nothing.`;
+    $("footer").textContent = `diffclust ${data.version}. This page is a single file and loads nothing from the internet.`;
   }
 
   // A dark and a light theme: the reader's own at first; `redraw` after each change.

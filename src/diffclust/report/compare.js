@@ -32,7 +32,7 @@
 
   function pairs() {
     const dates = D.far !== null, centers = D.pictures && D.pictures.centers;
-    const head = [D.flows ? `cluster of ${one}` : "cluster", ...(D.flows ? [`of ${two}`] : []), `share of ${one}, of ${two}`, "change", ...(dates ? ["distance", "far", "how its rows differ"] : ["rows in both"])];
+    const head = [D.flows ? `cluster of ${one}` : "cluster", ...(D.flows ? [`of ${two}`] : []), `share of ${one}, of ${two}`, "change", ...(dates ? ["distance", "far", "how the new rows differ"] : ["rows in both"])];
     const lines = D.pairs.map((p) => {
       const change = 100 * (p.shares[1] - p.shares[0]);
       const cells = [el("td", {}, el("div", { class: "which" }, centers && p.before !== null ? picture(D.pictures.centers, p.before, 36, `Centre of cluster ${p.before}`) : null, name(0, p.before, p.before === null ? "" : before(p.before), "none: it is new")))];
@@ -44,7 +44,7 @@
       return el("tr", { "data-before": p.before, "data-after": p.after }, ...cells);
     });
     if (!D.flows) $("pairs-title").textContent = "What changed in each cluster";
-    $("pairs-note").textContent = (D.flows ? "Clusters are matched one to one, so that as many rows as can stay. " : "") + "The upper bar is the share of the earlier side, the lower one that of the later side; the change is in points." + (dates ? " Distance: mean squared distance to the centre, later rows over earlier ones." : "");
+    $("pairs-note").textContent = (D.flows ? "Clusters are matched one to one, so that as many rows as possible stay. " : "") + "The upper bar is the earlier share, the lower bar the later one; the change is in percentage points." + (dates ? " Distance: mean squared distance to the centre, later rows over earlier ones." : "");
     $("pairs").replaceChildren(el("table", { class: "plain pairs" }, el("thead", {}, el("tr", {}, ...head.map((words) => el("th", { scope: "col" }, words)))), el("tbody", {}, ...lines)));
   }
 
@@ -93,13 +93,13 @@
     $("moves-section").hidden = false;
     const moved = Math.round((1 - D.stayed) * D.flows.flat().reduce((a, b) => a + b, 0));
     const told = D.moves.reduce((all, move) => all + move.size, 0);
-    $("moves-note").textContent = `${count(moved)} rows leave the matched cluster; the ${D.moves.length} largest moves hold ${count(told)} of them. Rows of which both are sure come first.`;
+    $("moves-note").textContent = `${count(moved)} rows leave the matched cluster; the ${D.moves.length} largest moves have ${count(told)} of them. Rows for which both models are certain come first.`;
     const at = new Map(D.rows.map((row, i) => [row, i]));
     $("moves").replaceChildren(...D.moves.map((move, number) => {
       const card = el("article", { class: "card", id: `move-${number}`, tabindex: "-1" },
         el("h3", {}, spot(before(move.before)), `${called(0, move.before)} of ${one} → `, spot(after(move.after)), `${called(1, move.after)} of ${two}`),
         el("p", { class: "note" }, rows(move.size)));
-      if (move.said.length) card.append(el("h4", {}, `Within cluster ${move.before}, they are set apart by`), el("ul", {}, ...move.said.map((fact) => el("li", {}, fact))));
+      if (move.said.length) card.append(el("h4", {}, `What distinguishes them within cluster ${move.before}`), el("ul", {}, ...move.said.map((fact) => el("li", {}, fact))));
       card.append(el("h4", {}, "Some of them"), el("div", { class: D.pictures ? "gallery" : "gallery texts" }, ...move.rows.map((row) => {
         const words = D.captions[at.get(row)] || "";
         const small = el("small", {}, `Row ${row}`);

@@ -121,7 +121,7 @@ class Comparison:
     def _drift(self) -> list[str]:
         drifting = [pair for pair in self.pairs if pair.drifted]
         most = max(drifting, key=lambda pair: abs(pair.shares[1] - pair.shares[0]), default=None)
-        said = [f"{self.totals[1]:,} later rows beside {self.totals[0]:,} earlier ones."]
+        said = [f"{self.totals[1]:,} later rows and {self.totals[0]:,} earlier ones."]
         if most is None:
             said.append("No cluster changed its share by more than chance.")
         else:
@@ -184,10 +184,10 @@ def compare_models(a: Any, b: Any, X: Any, new: Any = None, *, names: tuple[str,
         check_is_fitted(model)
         if not hasattr(model, "predict"):
             raise TypeError(
-                f"{type(model).__name__} labels only the rows it was fitted on: there is nothing to compare."
+                f"{type(model).__name__} cannot label rows that it was not fitted on: there is nothing to compare."
             )
     if a is b and new is None:
-        raise ValueError("One model on the same rows is the same twice: give another model, or new rows.")
+        raise ValueError("A model cannot be compared with itself on the same rows: give another model, or new rows.")
     names = names or (("A", "B") if new is None else ("before", "after"))
     before = Census.of(Subject.of(a, X))
     here = before if new is None else Census.of(Subject.of(a, new))

@@ -50,7 +50,7 @@ const Names = (() => {
       try {
         read(await file.text());
         $("names-said").textContent = `${file.name} was read.`;
-      } catch { $("names-said").textContent = `${file.name} has no names as this page saves them.`; }
+      } catch { $("names-said").textContent = `${file.name} is not a file of names saved by this page.`; }
       event.target.value = "";
     });
   }

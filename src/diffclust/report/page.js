@@ -12,8 +12,8 @@
     if (!notes.length) notes.push(el("p", { class: "fine" }, D.summary.repaired ? `✓ No warnings; ${D.summary.repaired} dead centres were repaired in training.` : "✓ No warnings: no empty cluster, no collapse, nothing to repair."));
     $("warnings").replaceChildren(...notes);
     $("tiles").replaceChildren(...D.summary.tiles.map(([name, value, note]) => el("div", { class: "tile" }, el("span", {}, name), el("b", {}, value), el("span", {}, note))));
-    const some = M.row.length < D.total ? `${M.row.length.toLocaleString("en")} of ${D.total.toLocaleString("en")} rows, evenly drawn, by ${M.layout} of the embedding.` : `All ${D.total.toLocaleString("en")} rows, by ${M.layout} of the embedding.`;
-    $("map-note").textContent = `${some} Point at a row to see it; choose it to see why it is where it is.`;
+    const some = M.row.length < D.total ? `${M.row.length.toLocaleString("en")} of ${D.total.toLocaleString("en")} rows, sampled evenly, by ${M.layout} of the embedding.` : `All ${D.total.toLocaleString("en")} rows, by ${M.layout} of the embedding.`;
+    $("map-note").textContent = `${some} Point at a row to see it; choose it to see why it is in its cluster.`;
     $("model-sentence").textContent = D.summary.model;
   }
 
@@ -47,7 +47,7 @@
     $("epoch-label").textContent = words;
     $("epoch").setAttribute("aria-valuetext", words);
     const terms = Object.entries(F.losses).map(([name, value]) => `${name} ${format(value)}`).join(", ");
-    const moved = F.moved === undefined || F.moved === null ? "" : ` ${percent(F.moved)} of the watched rows changed cluster since the frame before.`;
+    const moved = F.moved === undefined || F.moved === null ? "" : ` ${percent(F.moved)} of the watched rows changed cluster since the previous frame.`;
     $("epoch-note").textContent = `Loss: ${terms}.${moved}` + (F.cluster ? " Stars are the centres." : " There are no centres yet; colours are the clusters to come.");
     const labels = F.cluster || F.later;
     const traces = [{ type: "scatter", mode: "markers", x: F.x, y: F.y, hoverinfo: "skip", marker: { size: 6, opacity: 0.8, color: labels ? labels.map(colour) : css("--quiet") } }];
@@ -82,7 +82,7 @@
     $("truth-section").hidden = false;
     const names = { acc: ["accuracy", "by the best one-to-one naming"], nmi: ["NMI", "normalised mutual information"], ari: ["ARI", "adjusted Rand index"], purity: ["purity", "commonest class of each cluster"] };
     $("scores").replaceChildren(...Object.entries(D.truth.scores).map(([name, value]) => el("div", { class: "tile" }, el("span", {}, names[name][0]), el("b", {}, (100 * value).toFixed(1)), el("span", {}, names[name][1]))));
-    if (D.truth.unlabelled) $("scores").after(el("p", { class: "note" }, `${D.truth.unlabelled.toLocaleString("en")} rows have no label: the scores and the table are of the others.`));
+    if (D.truth.unlabelled) $("scores").after(el("p", { class: "note" }, `${D.truth.unlabelled.toLocaleString("en")} rows have no label and are left out of the scores and the table.`));
     const most = Math.max(...D.truth.table.flat(), 1);
     const head = el("tr", {}, el("th", { scope: "col" }, "class \\ cluster"), ...D.truth.clusters.map((j) => el("th", { scope: "col" }, String(j))));
     const lines = D.truth.table.map((line, i) => el("tr", {}, el("th", { scope: "row" }, D.truth.classes[i]), ...line.map((count) =>

@@ -75,7 +75,7 @@ def summary(material: Material, about_model: str, repaired: int) -> dict[str, An
     sentence = (
         f"{len(census.labels):,} rows fall into {len(sizes)} clusters. The largest is cluster {largest} with "
         f"{sizes[largest]:,} rows, the smallest cluster {smallest} with {sizes[smallest]:,}. "
-        f"{100 * doubtful:.1f} % of the rows are in doubt, with a probability below {DOUBT}."
+        f"{100 * doubtful:.1f} % of the rows are doubtful, with a probability below {DOUBT}."
     )
     return {
         "sentence": sentence,

@@ -74,13 +74,13 @@ const Rows = (() => {
         `Probability ${chance(M.probability[i])}; the runner-up is ${Names.called(l)} with ${chance(M.rival_probability[i])}. It leads by a margin of ${format(M.margin[i])}.`),
     ];
     if (D.truth) parts.push(el("p", { class: "note" }, `True label: ${label(i)}`));
-    if (own) parts.push(el("p", { class: "note" }, `You call it: ${own}`));
-    if (M.stability) parts.push(el("p", { class: "note" }, `It stays with its cluster in ${percent(M.stability[i])} of the other runs.`));
+    if (own) parts.push(el("p", { class: "note" }, `Your name: ${own}`));
+    if (M.stability) parts.push(el("p", { class: "note" }, `It is in the same cluster in ${percent(M.stability[i])} of the other runs.`));
     if (M.caption && D.kind === "text") parts.push(el("div", { class: "quote", tabindex: "0", role: "group", "aria-label": "Text of the row" }, ...marked(M.caption[i], wordWeights(i))));
     if (M.caption && D.kind !== "text") parts.push(el("p", { class: "note" }, M.caption[i]));
     if (D.pictures) parts.push(strip(i, j, l));
     if (M.features && l !== null) {
-      parts.push(el("h4", {}, "What counts most in the row"));
+      parts.push(el("h4", {}, "The features that matter most"));
       const value = (at) => (D.kind === "text" ? "" : format(M.feature_value[i][at]));
       parts.push(bars(M.feature[i].map((f, at) => [M.features[f], M.feature_weight[i][at], value(at)]).filter(([, weight]) => weight !== 0)));
       if (M.error[i] > 0) parts.push(el("p", { class: "note" }, `By integrated gradients, against ${D.baseline}; completeness error ${percent(M.error[i])}.`));
@@ -88,8 +88,8 @@ const Rows = (() => {
       parts.push(el("p", { class: "note" }, `Heat map by integrated gradients, against ${D.baseline}; completeness error ${percent(M.error[i])}.`));
     }
     if (l !== null) {
-      parts.push(el("h4", {}, M.exact ? "The margin, taken apart exactly" : "The margin, taken apart by integrated gradients"));
-      if (!M.of_inputs) parts.push(el("p", { class: "note" }, `${M.n_parts > 1 ? `z0 to z${M.n_parts - 1} are` : "z0 is"} what the network makes of the row; each weighs for cluster ${j} (green) or for ${l} (red).`));
+      parts.push(el("h4", {}, M.exact ? "Exact contributions to the margin" : "Contributions to the margin, by integrated gradients"));
+      if (!M.of_inputs) parts.push(el("p", { class: "note" }, `${M.n_parts > 1 ? `z0 to z${M.n_parts - 1} are` : "z0 is"} the network's embedding of the row; each speaks for cluster ${j} (green) or for ${l} (red).`));
       const lines = M.part[i].map((p, at) => [M.parts[p], M.part_value[i][at]]);
       if (M.n_parts > lines.length) lines.push([`${M.n_parts - lines.length} others`, M.part_rest[i]]);
       lines.push(["bias", M.bias[i]]);

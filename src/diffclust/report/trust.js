@@ -7,12 +7,12 @@ const Trust = (() => {
 
   function verdict() {
     const said = [];
-    if (!T.runs) said.push("These rows were clustered once: restarts (n_init) would show whether other random numbers give the same clusters.");
-    else said.push(`${T.runs.count} restarts agree with an adjusted Rand index of ${T.runs.agreement.toFixed(2)} on average (1: the same clusters, 0: chance). ${T.runs.wander ? `${T.runs.wander.toLocaleString("en")} rows are elsewhere in more than half of the other runs.` : "No row is elsewhere in more than half of the other runs."}`);
+    if (!T.runs) said.push("There was only one run: restarts (n_init) would show whether other random numbers give the same clusters.");
+    else said.push(`${T.runs.count} restarts agree with an adjusted Rand index of ${T.runs.agreement.toFixed(2)} on average (1: the same clusters, 0: chance). ${T.runs.wander ? `${T.runs.wander.toLocaleString("en")} rows are in another cluster in more than half of the other runs.` : "No row is in another cluster in more than half of the other runs."}`);
     if (T.kmeans) {
       const [ours, plainly] = T.kmeans.neighbours, apart = ours - plainly;
       const words = Math.abs(apart) < 0.02 ? "about as many" : apart > 0 ? "fewer" : "more";
-      said.push(`k-means on the same rows keeps ${words} neighbours together (${plainly.toFixed(2)} against ${ours.toFixed(2)}); as it looks at the rows alone, scores on the rows favour it.`);
+      said.push(`k-means on the same rows keeps ${words} neighbours together (${plainly.toFixed(2)} against ${ours.toFixed(2)}); scores on the rows favour k-means, which uses the rows alone.`);
     }
     return said.join(" ");
   }
@@ -33,7 +33,7 @@ const Trust = (() => {
         ["agreement of the two (Rand)", T.kmeans.agreement.toFixed(2), ""], ["rows measured", T.kmeans.rows.toLocaleString("en"), ""]]));
     }
     if (T.runs) found.push(steadiness());
-    $("trust").replaceChildren(...found.map((table) => el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": table.id ? "How steady each cluster is" : "Beside k-means" }, table)));
+    $("trust").replaceChildren(...found.map((table) => el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": table.id ? "How stable each cluster is" : "Comparison with k-means" }, table)));
   }
 
   // ---- the number of clusters
@@ -43,7 +43,7 @@ const Trust = (() => {
     if (!N) return Promise.resolve();
     $("number-part").hidden = false;
     if (!N.candidates.length) {
-      $("number-note").textContent = "There were too few rows to tell: they are taken for one cluster.";
+      $("number-note").textContent = "There were too few rows to estimate the number: they form one cluster.";
       $("number-plot").hidden = true;
       return Promise.resolve();
     }

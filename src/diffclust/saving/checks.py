@@ -25,7 +25,7 @@ class Frugal(TorchFunctionMode):
             self.tensors -= 1
             self.values -= _size(func, args, kwargs or {})
             if min(self.tensors, self.values) < 0:
-                raise ValueError("its settings ask for a larger model than its tensors are of")
+                raise ValueError("its settings describe a larger model than its tensors")
         return func(*args, **(kwargs or {}))
 
 
@@ -43,7 +43,7 @@ def check_sizes(model: nn.Module, state: dict[str, Tensor]) -> None:
     wanted = model.state_dict()
     if wanted.keys() != state.keys():
         odd = sorted(wanted.keys() ^ state.keys())
-        raise ValueError(f"its settings and its tensors are of different models: {', '.join(odd[:3])}")
+        raise ValueError(f"its settings and its tensors belong to different models: {', '.join(odd[:3])}")
     for name, value in wanted.items():
         if value.shape != state[name].shape or value.is_floating_point() != state[name].is_floating_point():
             said, have = tuple(value.shape), tuple(state[name].shape)
@@ -141,7 +141,7 @@ def _check_answer(estimator: Any, model: Any) -> None:
     middle = network.shift.expand(network.input_shape)[None]
     z, logits, _ = model.answer(middle)
     if not all(bool(part.isfinite().all()) for part in (z, logits, estimator._probabilities(z))):
-        raise ValueError("its answer is not a number")
+        raise ValueError("its answer is NaN or infinite")
 
 
 def _check_number(name: str, value: Any, *, above: float | None = None, whole: bool = False) -> None:

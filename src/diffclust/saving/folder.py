@@ -31,7 +31,7 @@ PATIENCE = 600.0  # seconds to wait for others who save to the same folder
 def write_folder(folder: Path, blobs: dict[str, bytes]) -> None:
     """The model and what is beside it, at one moment. A file that the former save had and this one has not is gone."""
     folder.mkdir(parents=True, exist_ok=True)
-    busy = f"{folder}: somebody else has been saving here for {PATIENCE:g} seconds."
+    busy = f"{folder}: another process has been saving here for {PATIENCE:g} seconds."
     with only_user(folder, busy, PATIENCE):
         _Switch(folder, blobs).make()
 

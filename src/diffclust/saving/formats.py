@@ -21,7 +21,7 @@ def migrated(settings: Settings) -> Settings:
     number = settings.get("format")
     writer = settings.get("diffclust", "an unknown version")
     if not isinstance(number, int) or isinstance(number, bool) or number < 1:
-        raise ValueError(f"its format number is {number!r}, which no version of diffclust has written")
+        raise ValueError(f"its format number is {number!r}, which no version of diffclust writes")
     if number > FORMAT:
         raise ValueError(
             f"it has format {number}, written by diffclust {writer}; this version reads formats 1 to {FORMAT}: "

@@ -43,7 +43,7 @@ class Saved(NamedTuple):
     def file(self, name: str) -> bytes | None:
         """One of those beside the model, where it was saved with one."""
         if name in self.damaged:
-            raise ValueError(f"{self.folder / name} is damaged: it is not what {SUMS} says.")
+            raise ValueError(f"{self.folder / name} is damaged: it does not match {SUMS}.")
         return self.beside.get(name)
 
     def estimator(self, network: nn.Module | None = None, device: str = "auto") -> Any:
@@ -145,7 +145,7 @@ def _network(saved: dict[str, Any], module: nn.Module | None) -> Autoencoder:
     config = saved["config"]
     if saved["kind"] is not None:
         if module is not None:
-            raise ValueError(f"it has a {saved['kind']!r} network of its own: no module is needed")
+            raise ValueError(f"it has a {saved['kind']!r} network that diffclust builds: no network= is needed")
         return NETWORKS[saved["kind"]](**config)
     if module is None:
         raise ValueError(

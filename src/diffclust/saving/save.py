@@ -61,7 +61,9 @@ def save(estimator: Any, folder: str | os.PathLike[str], beside: dict[str, bytes
         tensors[f"runs.{i}.labels"] = torch.from_numpy(run["labels"])
     for name in estimator.code:
         if callable(estimator._fitted_with[name]):
-            raise TypeError(f"{name} is a function of your own, without which the model means nothing: use pickle.")
+            raise TypeError(
+                f"{name} is your own function, which cannot be saved and which the model needs: use pickle."
+            )
     params, not_saved = {}, []
     for knob in fields(estimator):
         value = getattr(estimator, knob.name)

@@ -110,7 +110,9 @@ class Steps:
             reason = str(error).strip().splitlines()[0]
             for (phase, randomness), state in zip(members, states, strict=True):
                 randomness.renew(state)
-                phase.model.note("not-captured", f"The step could not be recorded and runs slower: {reason}")
+                phase.model.note(
+                    "not-captured", f"The training step could not be captured as a CUDA graph and runs slower: {reason}"
+                )
             return None
         return self.graphs[key]
 
