@@ -233,8 +233,8 @@ class ClusterModel(Trainable):
             self.guard.state = {}
 
     def hold_centers(self) -> None:
-        """From here on `loss` is that of a step which trains the network with fixed centres. A method that alternates by
-        a flag of its own sets it here."""
+        """From here on `loss` is that of a step which trains the network with fixed centres. A method that alternates
+        by a flag of its own sets it here."""
         self.resting = ("clusters",)
 
     @abstractmethod
