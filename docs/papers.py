@@ -43,6 +43,7 @@ NEAR_KMEANS = (
 )
 STARTS = "kmeansnet/table5: mnist-full: k-meansNet, "
 ORTHANT = "possibly because random directions fill the sphere, and the embeddings one orthant of it"
+NO_TIME = "for want of GPU time; the command is in the table's name"
 PIXELS = "level with k-means on the same pixels"
 
 
@@ -162,7 +163,7 @@ def page(head: str, results: Path) -> str:
     records = Records(results)
     sections = [(paper, list(lines_of(paper, records))) for paper in PAPERS]
     verdicts = Counter(verdict for _, lines in sections for *_, verdict, _ in lines)
-    counted = ", ".join(f"{verdicts[word]} {said}" for word, said in COUNTED.items())
+    counted = ", ".join(f"{verdicts[word]} {said}" for word, said in COUNTED.items() if verdicts[word])
     tables = "\n\n".join(f"## {paper.title}\n\n{table(lines)}" for paper, lines in sections)
     return head.replace("{{counted}}", counted).replace("{{near}}", f"{NEAR:g}").replace("{{tables}}", tables)
 
@@ -207,7 +208,7 @@ def whole_line(paper: Paper, name: str, line: Line, rows: list[Row], records: Re
     said = (f"`{name}`", data, ", ".join(filter(None, [line.method, row])), figure)
     if not readings:
         reason = rows[0].reason.removeprefix("not run here: ").removeprefix("not run yet")
-        return (*said, "", OPEN, reason)
+        return (*said, "", OPEN, reason or NO_TIME)
     verdict, because = judged(float(figure.split()[0].split("-")[0]), readings)
     if paper.keeps_by_loss and verdict == OTHERWISE and not because.startswith("read"):
         because += f", that of the smallest loss, the paper's rule, {readings[0].kept['loss']:.1f}"
