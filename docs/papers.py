@@ -149,7 +149,8 @@ def filled(text: str, records: Records) -> str:
     """Text with the accuracy of recorded rows in it.
 
     "{{acc TABLE | ROW}}" is mean and deviation, "{{mean TABLE | ROW}}" the mean alone and "{{nmi TABLE | ROW}}" that of
-    the geometric NMI; ROW has the whole name, such as "mnist: TELL, CNN".
+    the geometric NMI; "{{total TABLE | ROW}}" is the accuracy of the run whose reconstruction and clustering loss have
+    the smallest sum. ROW has the whole name, such as "mnist: TELL, CNN".
     """
 
     def figure(found: re.Match[str]) -> str:
@@ -158,10 +159,13 @@ def filled(text: str, records: Records) -> str:
         outcomes = [o for row in table.only([wanted]).rows if row.spec for o in records.of(row.spec)]
         if not outcomes:
             raise ValueError(f"{name} has no runs of {wanted!r}, which a page names.")
+        if kind == "total":
+            least = min(outcomes, key=lambda each: each.figures["reconstruction"] + each.figures["clustering_loss"])
+            return f"{least.figures['acc']:.1f}"
         values = [outcome.figures["nmi_geometric" if kind == "nmi" else "acc"] for outcome in outcomes]
         return f"{mean(values):.1f}" + (f" ± {stdev(values):.1f}" if kind == "acc" and len(values) > 1 else "")
 
-    return re.sub(r"\{\{(acc|mean|nmi) ([^|{}]+) \| ([^{}]+)\}\}", figure, text)
+    return re.sub(r"\{\{(acc|mean|nmi|total) ([^|{}]+) \| ([^{}]+)\}\}", figure, text)
 
 
 def page(head: str, results: Path) -> str:
