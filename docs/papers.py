@@ -47,7 +47,7 @@ READ = (
     "and no reading adds as much to it"
 )
 ORTHANT = "possibly because random directions fill the sphere, and the embeddings one orthant of it"
-NO_TIME = "for want of GPU time; the command is in the table's name"
+NO_TIME = "for want of GPU time"
 PIXELS = "level with k-means on the same pixels"
 
 
