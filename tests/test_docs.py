@@ -14,6 +14,8 @@ from typer.main import get_command
 
 from diffclust import DCN, TELL, AEKMeans, DeepKMeans, cli, datasets
 from diffclust.methods import METHODS, TRANSDUCTIVE
+from diffclust.reproduce.record import Outcome, Records
+from diffclust.reproduce.tables import TABLES
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -212,6 +214,18 @@ def test_verdicts(page_writers):
     assert papers.judged(90.0, [short]) == (papers.PART, "300 of 3,000 epochs")
     assert papers.judged(90.0, [far, short])[0] == papers.NOT
     assert papers.judged(60.0, [short])[0] == papers.HOLDS
+
+
+def test_figures_in_a_text_are_those_of_the_runs(page_writers, tmp_path):
+    papers, row = page_writers["papers"], TABLES["tell/table4"].rows[-1]
+    records = Records(tmp_path)
+    for seed, (acc, lost) in enumerate([(80.0, 0.3), (90.0, 0.2)]):
+        figures = {"acc": acc, "nmi_geometric": 50.0, "clustering_loss": 0.1, "reconstruction": lost}
+        records.outcomes.append(Outcome("mnist", "tell", row.spec.text, seed, 0, figures, {}))
+    marks = [f"{{{{{kind} tell/table4 | mnist: TELL, CNN}}}}" for kind in ("acc", "mean", "nmi", "total")]
+    assert papers.filled(", ".join(marks), records) == "85.0 ± 7.1, 85.0, 50.0, 90.0"
+    with pytest.raises(ValueError, match="no runs of 'mnist: TELL, dense'"):
+        papers.filled("{{acc tell/table4 | mnist: TELL, dense}}", records)
 
 
 def test_the_pages_have_the_recorded_figures(page_writers):
