@@ -61,9 +61,9 @@ def setup(app) -> None:
 
 FRESH = 5  # with restarts, scores of the seeds below were in view when "scatter" was chosen
 RULES_SAW = (  # which seeds' scores were in view when a restart rule was chosen: what is said, first and last seed
-    ("0 to 4, in view for both rules", 0, FRESH - 1),
-    ('5 to 9, in view for "balance"', FRESH, 9),
-    ("10 to 14, in view for neither", 10, 14),
+    ("0 to 4, used to choose both rules", 0, FRESH - 1),
+    ('5 to 9, used to choose "balance"', FRESH, 9),
+    ("10 to 14, used for neither", 10, 14),
 )
 
 

@@ -1,4 +1,4 @@
-"""What the classical methods share: settings and rows that are checked, memory that is asked for first."""
+"""Shared by the classical methods: checked settings and rows, and a check of the memory before they start."""
 
 from abc import abstractmethod
 from typing import Any, ClassVar, Self
@@ -28,11 +28,11 @@ SCALES = "LSC ('lsc-k') and 'spectral' grow linearly with n"
 
 @hyperparameters
 class ClassicalClusterer(ClusterMixin, BaseEstimator):
-    """A method without a network. It labels the rows it is given; `predict` is there where the method has one.
+    """A method without a network. It labels the rows it is given; some methods also have `predict`.
 
     Args:
-        n_clusters: how many.
-        random_state: an int for the same answer every time.
+        n_clusters: number of clusters.
+        random_state: an int for reproducible results.
 
     Attributes:
         labels_: the cluster of each row of X (n,).
@@ -69,11 +69,11 @@ class ClassicalClusterer(ClusterMixin, BaseEstimator):
         return self
 
     def needs(self, n: int) -> float:
-        """Bytes for n rows, beside the rows themselves and what grows with n alone."""
+        """Bytes needed for n rows, besides the rows themselves and what grows linearly with n."""
         return 8 * self.squares * n**2
 
     def check_memory(self, n: int) -> None:
-        """A ValueError where n rows would need more than there is."""
+        """Raise a ValueError if n rows need more memory than is free."""
         free = free_memory(getattr(self, "device", "cpu"))
         if self.needs(n) > free:
             raise ValueError(
@@ -89,10 +89,10 @@ class ClassicalClusterer(ClusterMixin, BaseEstimator):
 
 @hyperparameters
 class AffinityClusterer(ClassicalClusterer):
-    """A method that makes a graph of the rows and cuts it.
+    """A method that builds a graph of the rows and cuts it.
 
     Args:
-        device: where: "auto", "cpu", "cuda", ...
+        device: device of the computation: "auto", "cpu", "cuda", ...
     """
 
     unit_rows: ClassVar[bool] = True  # whether rows are brought to length one first

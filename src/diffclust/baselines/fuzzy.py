@@ -1,6 +1,7 @@
-"""FCM: fuzzy c-means, k-means with memberships u_ij in place of assignments.
+"""FCM: fuzzy c-means, k-means with soft memberships u_ij instead of assignments.
 
-Bezdek: "Pattern Recognition with Fuzzy Objective Function Algorithms", 1981. Memberships and centres take turns::
+Bezdek: "Pattern Recognition with Fuzzy Objective Function Algorithms", 1981. Memberships and centres are updated in
+alternation::
 
     minimise Σ_ij u_ij^m |x_i - c_j|^2,   Σ_j u_ij = 1
     u_ij = 1 / Σ_l (|x_i - c_j| / |x_i - c_l|)^(2 / (m - 1))
@@ -24,18 +25,19 @@ TINY = float(np.finfo(np.float64).tiny)
 
 
 def _reach(X: Rows) -> float:
-    """The largest value, in which rows are measured: memberships know no units, and squares may leave the numbers."""
+    """The largest absolute value, by which rows are divided: memberships do not depend on the scale, and squares could
+    overflow."""
     return max(float(np.abs(X).max()), TINY)
 
 
 @hyperparameters
 class FuzzyCMeans(ClassicalClusterer):
-    """Fuzzy c-means, from a k-means++ start; each row to its largest membership.
+    """Fuzzy c-means from a k-means++ start; each row is labelled by its largest membership.
 
     Args:
-        m: fuzziness above 1; near 1 it is k-means, and large m draws all centres to the mean.
-        max_iter: iterations at most.
-        tol: stop when no membership changes by more.
+        m: fuzziness above 1; near 1 it is k-means, and a large m draws all centres to the mean.
+        max_iter: maximal number of iterations.
+        tol: stop when no membership changes by more than this.
     """
 
     m: float = knob(2.0, above=1)
@@ -67,7 +69,7 @@ class FuzzyCMeans(ClassicalClusterer):
         return u.argmax(1)
 
     def predict(self, X: object) -> Labels:
-        """The cluster in which each row is a member most."""
+        """The cluster with the largest membership, for each row."""
         return np.asarray(self.predict_proba(X).argmax(1), dtype=np.int64)
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:

@@ -20,7 +20,7 @@ class GMM(ClassicalClusterer):
     """Mixture of Gaussians with diagonal covariances.
 
     Args:
-        max_iter: iterations of EM at most.
+        max_iter: maximal number of EM iterations.
     """
 
     max_iter: int = knob(300, low=1)

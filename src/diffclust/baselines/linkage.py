@@ -16,7 +16,7 @@ from .clusterer import ClassicalClusterer, Labels, Rows, hyperparameters, knob
 
 @hyperparameters
 class Linkage(ClassicalClusterer):
-    """Agglomerative clustering. Where merges tie, no cut gives k clusters exactly and there are fewer.
+    """Agglomerative clustering. If merges tie, no cut gives exactly k clusters and there are fewer.
 
     Args:
         linkage: "average" (ACAL) or "weighted" (ACWL).

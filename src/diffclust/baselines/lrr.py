@@ -1,4 +1,4 @@
-"""LRR: low rank representation, robust against rows that are wrong as a whole.
+"""LRR: low rank representation, robust against outlying rows.
 
 Liu, Lin, Yan, Sun, Yu, Ma: "Robust Recovery of Subspace Structures by Low-Rank Representation", TPAMI 2013. With the
 rows of X as columns::
@@ -48,9 +48,9 @@ class LRR(AffinityClusterer):
     """Low rank representation.
 
     Args:
-        weight: λ, of the errors, for rows of unit length. Less calls more rows wrong.
-        max_iter: iterations at most.
-        tol: stop when no constraint is missed by more.
+        weight: λ, the weight of the errors, for rows of unit length. A smaller value treats more rows as outliers.
+        max_iter: maximal number of iterations.
+        tol: stop when all constraints hold up to this.
     """
 
     squares: ClassVar[float] = 2

@@ -22,7 +22,7 @@ class LRSC(AffinityClusterer):
     """Low rank subspace clustering.
 
     Args:
-        tau: τ, of the fit, for rows of unit length. More keeps more directions.
+        tau: τ, the weight of the fit, for rows of unit length. A larger value keeps more directions.
     """
 
     squares: ClassVar[float] = 3

@@ -1,7 +1,7 @@
 """LSC: spectral clustering with landmarks.
 
-Chen, Cai: "Large Scale Spectral Clustering with Landmark-Based Representation", AAAI 2011. Each row is written by its r
-nearest of p landmarks u, which are rows drawn at random (LSC-R) or the centres of a short k-means (LSC-K)::
+Chen, Cai: "Large Scale Spectral Clustering with Landmark-Based Representation", AAAI 2011. Each row is a combination of
+its r nearest of p landmarks u, which are rows drawn at random (LSC-R) or the centres of a short k-means (LSC-K)::
 
     z_ij = K(x_i, u_j) / Σ_l K(x_i, u_l),   over the r nearest,   K(x, u) = exp(-|x - u|² / 2h²)
     Z^ = Z D^-½,   D = diag(Zᵀ1)
@@ -33,9 +33,9 @@ class LSC(ClassicalClusterer):
 
     Args:
         landmarks: "kmeans" centres (LSC-K) or "random" rows (LSC-R).
-        n_landmarks: p; all rows, where there are fewer.
+        n_landmarks: p; at most the number of rows.
         n_neighbors: r.
-        device: where: "auto", "cpu", "cuda", ...
+        device: device of the computation: "auto", "cpu", "cuda", ...
     """
 
     landmarks: Literal["kmeans", "random"] = knob("kmeans")

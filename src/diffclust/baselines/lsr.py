@@ -1,4 +1,4 @@
-"""LSR: least squares regression. Rows are written by all others, with a small sum of squares.
+"""LSR: least squares regression. Each row is reconstructed from all others, with small squared coefficients.
 
 Lu, Min, Zhao, Zhu, Huang, Yan: "Robust and Efficient Subspace Segmentation via Least Squares Regression", ECCV 2012.
 With the rows of X as columns, K = XᵀX::
@@ -25,7 +25,7 @@ class LSR(AffinityClusterer):
 
     Args:
         weight: λ, for rows of unit length.
-        zero_diagonal: no row may write itself (LSR1); otherwise it may (LSR2).
+        zero_diagonal: a row may not be used for itself (LSR1); otherwise it may (LSR2).
     """
 
     squares: ClassVar[float] = 3

@@ -1,4 +1,4 @@
-"""NMF: parts that add up, and NMF-LP, in which near rows are made alike.
+"""NMF: non-negative matrix factorisation, and NMF-LP, which gives near rows similar codes.
 
 `NMF`: Xu, Liu, Gong: "Document Clustering Based on Non-negative Matrix Factorization", SIGIR 2003. Of rows X >= 0::
 

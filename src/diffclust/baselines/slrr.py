@@ -1,8 +1,8 @@
 """SLRR: low rank representation of a sample, and the rest by collaborative coding.
 
 Peng, Tang, Zhang, Yi, Xiao: "A Unified Framework for Representation-Based Subspace Clustering of Out-of-Sample and
-Large-Scale Data", TNNLS 2016. A few rows D are drawn and clustered by LRR; any other row x is written by them, and goes
-to the cluster whose own part of the code says most of it::
+Large-Scale Data", TNNLS 2016. A sample D of the rows is clustered by LRR. Any other row x is coded by the sample, and
+goes to the cluster whose part of the code reconstructs it best::
 
     c = (D Dᵀ + γI)^-1 D x,   label = argmin_j |x - Dᵀ δ_j(c)| / |δ_j(c)|
 
@@ -30,10 +30,10 @@ class SLRR(ClassicalClusterer):
     """Scalable low rank representation: for many rows, and for new ones.
 
     Args:
-        n_samples: rows that are clustered by LRR; all, where there are fewer.
+        n_samples: number of rows that LRR clusters; at most the number of rows.
         weight: LRR's λ.
         ridge: γ, of the codes.
-        device: where: "auto", "cpu", "cuda", ...
+        device: device of the computation: "auto", "cpu", "cuda", ...
     """
 
     n_samples: int = knob(1000, low=2)
@@ -56,7 +56,7 @@ class SLRR(ClassicalClusterer):
         return labels
 
     def predict(self, X: object) -> Labels:
-        """The cluster of each new row; a row of the sample may be told otherwise than by LRR."""
+        """The cluster of each new row; for a row of the sample it may differ from that of LRR."""
         check_is_fitted(self)
         return self._classify(validate_data(self, X, dtype=np.float64, reset=False))
 

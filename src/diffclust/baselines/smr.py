@@ -1,4 +1,4 @@
-"""SMR: smooth representation. Near rows are written alike.
+"""SMR: smooth representation. Near rows get similar coefficients.
 
 Hu, Lin, Feng, Zhou: "Smooth Representation Clustering", CVPR 2014. With the rows of X as columns, and the Laplacian L
 of the graph of nearest rows, L~ = L + εI::

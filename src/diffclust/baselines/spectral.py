@@ -54,12 +54,12 @@ class NJW(AffinityClusterer):
 class Spectral(ClassicalClusterer):
     """Spectral clustering of the graph of nearest neighbours, for many rows.
 
-    Pieces of the graph that hold less than a tenth of a mean cluster are no clusters: their rows take the label of the
-    nearest row of another piece.
+    Components of the graph with less than a tenth of the mean cluster size do not form clusters: their rows get the
+    label of the nearest row of another component.
 
     Args:
-        n_neighbors: of the graph.
-        device: where: "auto", "cpu", "cuda", ...
+        n_neighbors: number of neighbours in the graph.
+        device: device of the computation: "auto", "cpu", "cuda", ...
     """
 
     n_neighbors: int = knob(10, low=1)

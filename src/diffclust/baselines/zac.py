@@ -1,4 +1,4 @@
-"""ZAC: clusters merge by how much they add to one another's cycles.
+"""ZAC: agglomerative clustering by the cycles of a graph.
 
 Zhao, Tang: "Cyclizing Clusters via Zeta Function of a Graph", NeurIPS 2008. On the directed graph of nearest rows, with
 steps P = D^-1 W, `W_ij = exp(-|x_i - x_j|² / σ²)`, the zeta function of a cluster C gathers all its cycles::

@@ -23,7 +23,7 @@ CTRL_C = 130  # typer's number for it
 
 app = typer.Typer(
     pretty_exceptions_enable=False,
-    help="Differentiable clustering: k-means as a neural layer, on your data.",
+    help="Deep clustering with PyTorch: cluster, explain and compare your data.",
 )
 
 
@@ -36,7 +36,9 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def _root(
     context: typer.Context,
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show it.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
 ) -> None:
     if context.invoked_subcommand != "fit" and int(os.environ.get("LOCAL_WORLD_SIZE", 1)) > 1:  # torchrun's
         raise Wrong(f"{context.invoked_subcommand}: only 'fit' can run in several processes.")

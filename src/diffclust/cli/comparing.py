@@ -35,7 +35,7 @@ COSTS = (("seconds", 1), ("gigabytes", 2))  # and how many digits of them
 
 
 def methods() -> None:
-    """What there is, with paper and file."""
+    """List the methods, with paper and source file."""
     from ..baselines import BASELINES
 
     for method in (*METHODS, *TRANSDUCTIVE):
@@ -70,7 +70,7 @@ def compare(
     label: Label = None,
     config: Config = None,
 ) -> None:
-    """Run several methods over seeds and print the scores: mean and standard deviation."""
+    """Run several methods with several seeds and print mean and standard deviation of the scores."""
     from ..reading.files import read
     from .workers import Contest, Task, run_all
 
@@ -173,7 +173,7 @@ def demo(
     out: Annotated[Path, typer.Option(help="Folder for picture, model and report.")] = Path("diffclust-demo"),
     seed: Seed = 0,
 ) -> None:
-    """Cluster scikit-learn's handwritten digits, beside k-means, draw the centres, and write a report."""
+    """Cluster scikit-learn's handwritten digits, compare with k-means, draw the centres and write a report."""
     from ..baselines import BASELINES
     from ..callbacks import TrainingRecord
     from ..datasets import load

@@ -34,7 +34,7 @@ def explain(
     as_json: Annotated[bool, typer.Option("--json", help="Everything, as JSON.")] = False,
     device: Device = "auto",
 ) -> None:
-    """Say why: a row, a pair of rows, a cluster, or else the model."""
+    """Explain a row, a pair of rows, a cluster or the model."""
     if row is not None and cluster is not None:
         raise Wrong("Give either --row or --cluster, not both.")
     if pair is not None and row is None:
@@ -95,7 +95,7 @@ def report(
     device: Device = "auto",
     config: Config = None,
 ) -> None:
-    """Write one HTML page about a fitted model, or about two and what changed, which opens offline."""
+    """Write one offline HTML page about a fitted model, or about two models and what changed."""
     from ..saving.load import opened
 
     other = Path(data) if data is not None and _is_model(data) else None

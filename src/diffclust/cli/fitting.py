@@ -67,7 +67,7 @@ def fit(
     ] = False,
     config: Config = None,
 ) -> None:
-    """Cluster DATA and save the model; with torchrun --nproc-per-node=N -m diffclust fit ..., in N processes."""
+    """Cluster DATA and save the model. For N processes: torchrun --nproc-per-node=N -m diffclust fit ..."""
     from ..callbacks import TrainingRecord
     from ..engine.checkpoint import keeping_checkpoints
     from ..engine.distributed import distributed
@@ -207,7 +207,7 @@ def describe(
     as_json: Json = False,
     config: Config = None,
 ) -> None:
-    """How DATA would be read: a line a column. Nothing is trained or written."""
+    """Show how each column of DATA is read. Nothing is trained or written."""
     from ..reading.frames import is_frame
     from ..reading.parts import TextTable
     from ..reading.tables import Columns

@@ -37,7 +37,7 @@ def reproduce(
         Path | None, typer.Option(help="Folder for unfinished runs (default: runs/reproduce).")
     ] = None,
 ) -> None:
-    """Run a paper's table again, and print it beside the published figures."""
+    """Reproduce a table of a paper, and print it next to the published figures."""
     from ..reproduce.record import Records
     from ..reproduce.tables import TABLES, find
 

@@ -1,4 +1,4 @@
-"""From the look of the data to a network: its kind, its units, its output activation."""
+"""Choose and build a network from the data: its kind, its scaling, its output activation."""
 
 import copy
 from typing import Any, Literal, NamedTuple
@@ -44,7 +44,7 @@ OTHER_UNITS = 5.0  # times that the reach of wide columns is that of narrow ones
 TWO_VALUES = 2**-0.5  # how far apart the two values of a column are, where others have a deviation of one
 WIDE = 100  # columns: rows that have more are seen through so many principal components
 SAMPLE, VALUES = 10_000, 2**26  # rows these are found from, and the values they have together, at most
-FEW_WAYS = 5.0  # dimensions: images that differ from those near them in fewer are views of the same things
+FEW_WAYS = 5.0  # images with a smaller intrinsic dimension are views of the same objects
 FEWEST_VIEWS = 100  # images: of fewer, one cannot tell
 ASKED, AMONG = 500, 20_000  # images that this is told from, and those that they are compared with, at most
 COARSE = 16  # pixels a side, in which they are: what a camera adds to each pixel is averaged away
@@ -52,7 +52,7 @@ ONE_LENGTH = 1.01  # rows the longest of which is at most so many times the shor
 
 
 class RowUnits(NamedTuple):
-    """What becomes of each column of a table: (x - shift) / scale, or the asinh of that."""
+    """The scaling of each column of a table: (x - shift) / scale, or the asinh of that."""
 
     shift: Tensor
     scale: Tensor
@@ -60,14 +60,14 @@ class RowUnits(NamedTuple):
 
 
 def row_units(values: Summary) -> RowUnits:
-    """The units of each column of a table, told from its values.
+    """The scaling of each column of a table, chosen from its values.
 
-    Columns of different units, the reach of the wide ones (95 % quantile) being more than `OTHER_UNITS` times that of
-    the narrow ones (5 %): each is divided by its standard deviation, and values far out count by their logarithm; but a
-    column of two values, which is a category, is brought to `TWO_VALUES`, as divided by its deviation it would outweigh
-    the others. Mostly zeros and none negative (counts, words, categories), of one unit or of many columns: by the root
-    of the standard deviation, so that common columns count less and rare ones are not blown up. Else (pixels, curves,
-    embeddings): all by one number. Constant columns say nothing.
+    If columns have different units (the 95 % quantile of the column ranges is more than `OTHER_UNITS` times the 5 %
+    quantile), each is divided by its standard deviation, and extreme values are damped; the values of a binary column
+    are placed `TWO_VALUES` apart, because divided by its deviation it would outweigh the others. If values are mostly
+    zeros and none is negative (counts, words, categories), of one unit or with many columns, each is divided by the
+    square root of its standard deviation, so that common columns count less and rare ones are not inflated. Otherwise
+    (pixels, curves, embeddings) all are divided by one number. Constant columns do not count.
     """
     shift, deviation, reach = (part.cpu() for part in (values.mean, values.deviation.double(), values.reach.double()))
     varies = deviation > 1e-6 * torch.maximum(shift.double().abs(), reach)
@@ -114,17 +114,19 @@ def column_units(data: Data) -> RowUnits:
 
 
 def are_choices(values: Summary) -> bool:
-    """Zeros and ones, and as many ones in every row: categories and nothing else."""
+    """Whether rows are one-hot categories and nothing else: zeros and ones, with the same number of ones in every
+    row."""
     binary = bool((values.two_valued | (values.reach == 0)).all()) and values.low == 0 and values.high == 1
     return binary and values.longest <= (1 + BARELY) * values.shortest
 
 
 def are_views(images: Rows) -> bool:
-    """Whether images differ from those near them in few ways, as the views of a thing that is turned, or lit from
-    another side, or filmed: then whose pixels are near shows the same thing.
+    """Whether images are views of the same objects (turned, lit from another side, filmed): their intrinsic dimension
+    is small. Then images with similar pixels show the same object.
 
-    Images that were made one by one, as written digits and photographs, differ in many ways at once, and what is near
-    in pixels says less: there an autoencoder finds more, which learns what small shifts and turns do not change.
+    Images made one by one, such as handwritten digits and photographs, vary in many directions at once, and pixel
+    distance is less informative. There an autoencoder finds more, because augmentation teaches it to ignore small
+    shifts and rotations.
     """
     n = min(len(images), AMONG)
     if n < FEWEST_VIEWS:
@@ -139,7 +141,7 @@ def are_views(images: Rows) -> bool:
 
 
 def scaled_rows(data: Data) -> ScaledRows:
-    """The rows in units of their own; found once for all networks of a fit."""
+    """The scaled rows; the scaling is computed once for all networks of a fit."""
     if data.scaled is None:
         units_of_columns = column_units(data)
         width = data.summary.mean.numel()
@@ -155,8 +157,8 @@ def scaled_rows(data: Data) -> ScaledRows:
 
 
 def compared_as_they_are(data: Data) -> bool:
-    """Whether rows are words or categories brought to one length, as by tf-idf: who is near whom is told by the cosine
-    of the rows as they are, then."""
+    """Whether rows are words or categories of one length, as from tf-idf. Then neighbours are found by the cosine of
+    the unscaled rows."""
     values = data.summary
     one_length = values.longest <= ONE_LENGTH * values.shortest
     return len(data.row_shape) == 1 and data.scale is None and is_sparse(values) and one_length
@@ -170,9 +172,9 @@ def build(
     rescale: bool | Literal["mean"] = True,
     neighbours: bool = False,
 ) -> Autoencoder:
-    """A fresh network for the data; "auto" is the one for `neighbours` where the encoder is to learn by them. `options`
-    are a method's own settings for each kind of network. Without `rescale` it takes the values as they are, and with
-    "mean" less the mean of each; its output is linear then."""
+    """A new network for the data; "auto" is the one for `neighbours` if the encoder learns from the neighbour graph.
+    `options` are the method's own settings for each kind of network. Without `rescale` it takes unscaled values, and
+    with "mean" values minus the mean of each column; its output is then linear."""
     if isinstance(wish, Autoencoder):
         return _copy(wish, data)
     if isinstance(wish, nn.Module):
@@ -206,7 +208,7 @@ def build(
 
 
 def _copy(network: Autoencoder, data: Data) -> Autoencoder:
-    """A copy of one of our own networks, perhaps trained before: it goes on from the weights and units it has."""
+    """A copy of one of our own networks, perhaps already trained: training continues from its weights and scaling."""
     if network.input_shape != data.row_shape:
         raise ValueError(f"network: it takes samples {network.input_shape}, and these are {data.row_shape}.")
     _ = data.summary  # refuses what is not finite
@@ -214,7 +216,7 @@ def _copy(network: Autoencoder, data: Data) -> Autoencoder:
 
 
 def _wrap(module: nn.Module, data: Data) -> Autoencoder:
-    """A copy of the user's module, tried on two rows so that a misfit shows before training."""
+    """A copy of the user's module, tried on two rows so that an error shows before training."""
     for name in ("encode", "decode"):
         if not callable(getattr(module, name, None)):
             raise TypeError(f"network: {type(module).__name__} has no method {name!r}.")

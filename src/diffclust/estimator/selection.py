@@ -1,4 +1,4 @@
-"""Which result is kept, without labels: one of the restarts by a rule, or k-means on the rows."""
+"""Choose the result without labels: one of the restarts by a rule, or k-means on the rows."""
 
 import math
 from collections.abc import Callable
@@ -52,7 +52,8 @@ RULES: dict[str, Callable[[list[Run]], int]] = {
 
 
 def choose(estimator: "PrototypeClusterer", restarts: list[Restart]) -> Run:
-    """The best restart by the rule `select`; for features="auto", k-means on the rows where that is as good."""
+    """The best restart by the rule `select`; with features="auto", falls back to k-means on the rows if the network is
+    not clearly better."""
     runs = [restart.result for restart in restarts if restart.result is not None]
     if not runs:
         raise KeyboardInterrupt  # before the first had anything to show
@@ -62,7 +63,7 @@ def choose(estimator: "PrototypeClusterer", restarts: list[Restart]) -> Run:
     if estimator._has_given_centers:  # in the network's embedding
         return best
     if networks.compared_as_they_are(data) and not networks.are_choices(data.summary):
-        return best  # texts of one topic share few words: many edges leave it, however well it is found
+        return best  # texts of one topic share few words, so any clustering cuts many edges
     rows = _on_the_rows(estimator, data, best)
     learnt_labels, rows_labels = (torch.from_numpy(run.labels).to(data.device) for run in (best, rows))
     known = data.knowledge
@@ -72,19 +73,19 @@ def choose(estimator: "PrototypeClusterer", restarts: list[Restart]) -> Run:
     clearly_less = learnt_cut < (CLEARLY_LESS - FEW_ROWS / math.sqrt(len(data))) * rows_cut
     trusted = rows_cut > WITH_CATEGORIES or not _has_categories(data)
     n_neighbors = data.graph.index.shape[1]
-    seen = len(data) >= n_neighbors * estimator.n_clusters  # in smaller clusters most neighbours are others' rows
+    seen = len(data) >= n_neighbors * estimator.n_clusters  # in smaller clusters most neighbours are in other clusters
     return best if clearly_less and trusted and seen else rows
 
 
 def _has_categories(data: Data) -> bool:
-    """Whether a column has two values, neither of them rare; pixels, black or white, are no categories."""
+    """Whether a column is binary with neither value rare; pixels of black-and-white images do not count."""
     values = data.summary
     share = (values.mean - values.lows) / values.reach.clamp_min(1e-30)
     return len(data.row_shape) == 1 and bool((values.two_valued & (share > RARE) & (share < 1 - RARE)).any())
 
 
 def _on_the_rows(estimator: "PrototypeClusterer", data: Data, learnt: Run) -> Run:
-    """What the method gives without a network: k-means on the rows in their units."""
+    """The result without a network: k-means on the scaled rows."""
     with seeded(learnt.seed, data.device):
         plain = clone(estimator).set_params(**({"init": "k-means"} if hasattr(estimator, "init") else {}))
         model = plain.build_model(networks.build("scaled", data, 0, {}), len(data)).to(data.device)
@@ -92,7 +93,8 @@ def _on_the_rows(estimator: "PrototypeClusterer", data: Data, learnt: Run) -> Ru
         placing.start()
         placing.finish()
         model.note(
-            "fallback", "The network's clusters cut no fewer neighbours apart than k-means on the rows: kept that."
+            "fallback",
+            "The network did not keep clearly more neighbours together than k-means on the rows: k-means is used.",
         )
         return Run.evaluate(
             model, data, seed=learnt.seed, history=learnt.history, events=[*learnt.events, *model.events]

@@ -21,19 +21,19 @@ from .tables import ColumnFact, column_facts
 
 @dataclass(frozen=True, eq=False)
 class ClusterExplanation:
-    """A cluster: how large, how tight, what is near, what it looks like, who is in it.
+    """A cluster: its size, tightness, nearest clusters, appearance and members.
 
     Attributes:
-        tightness: mean squared distance of the members to the centre, and `relative_tightness` that over all rows'
-            mean.
+        tightness: mean squared distance of the members to the centre; `relative_tightness` is relative to the mean over
+            all rows.
         neighbours: other clusters with the distance between centres, nearest first.
-        decoded: the centre as a sample of the shape `fit` was given.
+        decoded: the centre as a sample of the shape that `fit` was given.
         typical: row numbers of X, nearest to the centre first.
-        doubtful: row numbers of X, those with the smallest margin first.
-        features: what sets it apart, as (name, difference). With X, the members' mean less the others' in standard
-            deviations of the feature; without, the decoded centre less the mean of the other decoded centres. None for
-            images: see `difference`, that difference as a picture.
-        columns: of a table, with X: each column against the whole, most telling first.
+        doubtful: row numbers of X, smallest margin first.
+        features: distinctive features, as (name, difference). With X, the mean of the members minus that of the others,
+            in standard deviations of the feature; without, the decoded centre minus the mean of the other decoded
+            centres. None for images: see `difference`, that difference as an image.
+        columns: for a table, with X: each column against the whole table, most distinctive first.
     """
 
     cluster: int
@@ -52,7 +52,7 @@ class ClusterExplanation:
 
     @property
     def sentence(self) -> str:
-        """All of it in words."""
+        """The explanation in words."""
         near = words.listing(f"{j} (at {distance:.3g})" for j, distance in self.neighbours[:2])
         parts = [f"Cluster {self.cluster} has {self.size:,} rows, {100 * self.share:.1f} % of all."]
         if self.size and self.neighbours and self.relative_tightness is not None:
@@ -75,7 +75,7 @@ class ClusterExplanation:
 
     @property
     def said(self) -> str:
-        """What sets it apart, in the words of the table; nothing where there is none."""
+        """The distinctive columns in words, with the table's names; empty if there is no table."""
         return words.listing(fact.sentence for fact in (self.columns or [])[:4])
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""A figure taken apart: what the explanations of a row and of a pair of rows have in common."""
+"""A quantity split into contributions: shared by the explanations of rows and of pairs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -16,14 +16,14 @@ CAREFUL = 0.05  # an error worth a word
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Evidence:
-    """A figure that is Σ contributions + bias, and is carried back to the input.
+    """A quantity that is Σ contributions + bias, and that is attributed to the input.
 
     Attributes:
         contributions: of each dimension of the embedding; with network="identity" these are the input features.
-        exact: the logits are linear in the embedding and the contributions are terms of that sum. Otherwise they are
-            integrated gradients from the origin, and the bias takes up `contribution_error`, the share they miss.
-        attributions: the figure carried back to the input, shaped like a row. `completeness_error` is the share they
-            miss.
+        exact: the logits are linear in the embedding and the contributions are the terms of that sum. Otherwise they
+            are integrated gradients from the origin, and the bias includes `contribution_error`, the share they miss.
+        attributions: the quantity attributed to the input, in the shape of a row. `completeness_error` is the share
+            they miss.
     """
 
     contributions: np.ndarray
@@ -42,7 +42,7 @@ class Evidence:
 
     @property
     def sentence(self) -> str:
-        """All of it in words."""
+        """The explanation in words."""
         raise NotImplementedError
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""What is this model, and how did it come about?"""
+"""A description of the model and its training."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -14,16 +14,16 @@ SETTLED = 0.01  # relative change of the mean loss between the last two tenths o
 
 @dataclass(frozen=True, eq=False)
 class ModelExplanation:
-    """The parts of the model and what each is for; how training went.
+    """The parts of the model and their purpose; how training went.
 
     Attributes:
-        parts: what each part is, what it does, and how many numbers it has learnt.
+        parts: what each part is, what it does, and its number of parameters.
         centers_read_from_weights: `max |Ω - W / 2α|`, the weights of the cluster layer against `cluster_centers_`: zero
-            means that the layer is the centres and nothing else. None where there is no such layer.
+            means that the layer consists of the centres. None if there is no such layer.
         losses: each term over the epochs, by phase.
-        change: of the mean total loss from the last tenth of the clustering epochs but one to the last.
-        converged: whether that is below one per cent. None with too few epochs to say.
-        stopped: why the method's own rule ended training before its last epoch; None where it did not.
+        change: relative change of the mean total loss between the last two tenths of the clustering epochs.
+        converged: whether that is below one per cent. None if there are too few epochs to say.
+        stopped: why the method's own rule ended training early; None if it did not.
     """
 
     method: str

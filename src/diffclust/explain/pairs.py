@@ -1,4 +1,4 @@
-"""Why are these two rows together, or apart?"""
+"""Why do two rows share a cluster, or not?"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,15 +19,15 @@ class PairExplanation(Evidence):
     """Two rows, a and b.
 
     Attributes:
-        together: they are in one cluster.
-        together_probability: Σ_j p_j(a) p_j(b), the chance that independent draws put them together.
+        together: whether they are in one cluster.
+        together_probability: Σ_j p_j(a) p_j(b), the probability that independent draws put them into one cluster.
         distance: `|z_a - z_b|²` in the embedding.
-        distance_parts: the share of each dimension of the embedding in it.
-        versus: the two clusters compared. Apart: a's and b's. Together: theirs, and the one that comes nearest to
-            taking the pair.
-        evidence: Σ contributions + bias (see `Evidence`). Apart, it is how much more a leans to its cluster, against
-            b's, than b does: (s_j - s_l)(a) - (s_j - s_l)(b). Together, it is the sum of both margins.
-        attributions: the same carried back to the input; `completeness_error` is what it misses, as a share.
+        distance_parts: the share of each dimension of the embedding in the distance.
+        versus: the two clusters compared. If the rows are apart: those of a and b. If together: theirs, and the closest
+            rival for the pair.
+        evidence: Σ contributions + bias (see `Evidence`). If apart, how much more a prefers its cluster over b's than b
+            does: (s_j - s_l)(a) - (s_j - s_l)(b). If together, the sum of both margins.
+        attributions: the evidence attributed to the input; `completeness_error` is the share they miss.
     """
 
     clusters: tuple[int, int]

@@ -24,15 +24,15 @@ Baseline = Literal["auto", "runner-up", "zero"] | np.ndarray
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class RowExplanation(Evidence):
-    """One row, its cluster, and the margin by which it is there, taken apart.
+    """One row, its cluster, and the contributions to its margin.
 
     Attributes:
-        margin: the logit of its cluster less that of the runner-up, Σ contributions + bias.
-        contributions: see `Evidence`; where exact, they are (W_jd - W_ld) z_d.
+        margin: the logit of its cluster minus that of the runner-up, Σ contributions + bias.
+        contributions: see `Evidence`; if exact, they are (W_jd - W_ld) z_d.
         exact: see `Evidence`.
         contribution_error: see `Evidence`.
-        attributions: the margin carried back to the input, shaped like the row: against `baseline_margin`, the margin
-            of a baseline input. Σ attributions = margin - baseline_margin but for the share `completeness_error`.
+        attributions: the margin attributed to the input, in the shape of the row, relative to `baseline_margin`, the
+            margin of a baseline input. Σ attributions = margin - baseline_margin, up to the share `completeness_error`.
     """
 
     row: int

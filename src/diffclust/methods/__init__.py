@@ -55,14 +55,14 @@ METHODS = (
         "dec",
         "DEC",
         "dec",
-        "soft assignments that follow a sharper version of themselves",
+        "soft assignments trained towards a sharper version of themselves",
         "Xie et al., Unsupervised Deep Embedding for Clustering Analysis, ICML 2016",
     ),
     Method(
         "idec",
         "IDEC",
         "dec",
-        "DEC that keeps its decoder",
+        "DEC with a decoder",
         "Guo et al., Improved Deep Embedded Clustering with Local Structure Preservation, IJCAI 2017",
     ),
     Method(

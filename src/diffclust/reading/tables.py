@@ -146,8 +146,8 @@ class Columns:
         return f"{column.features[part]} {deviations((value - self.fill.mean[feature]) / self.fill.deviation[feature])}"
 
     def in_words(self, rows: np.ndarray) -> Any:
-        """Rows that a network decoded, as centres are, as a table: numbers and dates as they are written, the shares of
-        categories ("premium 83 %, basic 17 %"), the heaviest words of texts."""
+        """Decoded rows, such as centres, as a table: numbers and dates in their own format, shares of categories
+        ("premium 83 %, basic 17 %"), the heaviest words of texts."""
         rows = np.asarray(rows, np.float64)
         if rows.ndim != 2 or rows.shape[1] != len(self.features):
             raise ValueError(f"rows have shape {rows.shape}, but the table becomes {len(self.features)} numbers a row.")
@@ -173,7 +173,7 @@ class Columns:
         return self.used[column].in_words(row[start:end]).removesuffix(" 100 %")
 
     def describe(self) -> str:
-        """A line a column: "income: number, 3 % missing"."""
+        """One line per column: "income: number, 3 % missing"."""
         return "\n".join(f"{column.name}: {column.told}" for column in self.columns)
 
     def __str__(self) -> str:
@@ -182,10 +182,11 @@ class Columns:
     # ---- rows
 
     def transform(self, X: Any) -> np.ndarray | sp.csr_matrix:
-        """The rows of a table with the columns of the fit: float64 (n, features), or sparse where there are texts.
+        """Convert a table with the columns of the fit to rows: float64 (n, features), or sparse if there are texts.
 
-        A category that is new is read as blank, and warned of. A column that is not there, or a cell that is not what
-        its column is, is an error."""
+        An unknown category is treated as missing, with a warning. A missing column, or a cell of the wrong type, raises
+        an error.
+        """
         if not is_frame(X):
             X = _named(X, self.names)
         names = [str(name) for name in names_of_columns(X)]

@@ -1,4 +1,4 @@
-"""Two models on the same rows, or the rows of two dates: which cluster is which, what moved and why, what drifted."""
+"""Compare two models on the same rows, or the rows of two dates: matched clusters, moves and drift."""
 
 import os
 from collections.abc import Sequence
@@ -98,7 +98,7 @@ class Comparison:
 
     @property
     def sentence(self) -> str:
-        """The gist in words."""
+        """A summary in words."""
         one, two = self.names
         said = []
         if self.stayed is not None and self.flows is not None:
@@ -167,18 +167,18 @@ class Comparison:
 
 
 def compare_models(a: Any, b: Any, X: Any, new: Any = None, *, names: tuple[str, str] | None = None) -> Comparison:
-    """Two models on the same rows X, or with `new` the rows of two dates.
+    """Compare two models on the same rows X, or, with `new`, the rows of two dates.
 
     Clusters are matched one to one, so that as many rows as possible stay (the Hungarian method), on the rows that both
-    models label: `new` where it is given, else X. With `new`, shares are of X under `a` and of `new` under `b`, and
-    distances are those of `a` for both. For a month's new rows under the model that labels them, give it twice.
+    models label: `new` if given, otherwise X. With `new`, shares are those of X under `a` and of `new` under `b`, and
+    distances are those of `a` for both. To compare new rows with the training rows of one model, pass it twice.
 
     Args:
         a: a fitted estimator with `predict`.
         b: another, or the same.
         X: rows, as for `predict`.
         new: rows of a later date.
-        names: of the two sides; else "A" and "B", or "before" and "after" with `new`.
+        names: names of the two sides; by default "A" and "B", or "before" and "after" with `new`.
     """
     for model in (a, b):
         check_is_fitted(model)

@@ -29,7 +29,7 @@ class Names:
     rows: dict[int, str] = field(default_factory=dict)
 
     def labels(self, n: int) -> np.ndarray:
-        """What n rows were called, (n,): None where they were not. Scores and reports take it as their `y`."""
+        """The names of n rows, (n,): None if a row has none. Scores and reports accept it as their `y`."""
         if self.rows and max(self.rows) >= n:
             raise ValueError(f"row {max(self.rows)} has a name, but there are {n} rows.")
         found = np.full(n, None, dtype=object)
@@ -38,11 +38,11 @@ class Names:
         return found
 
     def of(self, labels: Sequence[int] | np.ndarray) -> np.ndarray:
-        """The name of each label (n,): that of its cluster, or its number in words."""
+        """The name of the cluster of each label (n,), or its number in words."""
         return np.array([self.clusters.get(j, str(j)) for j in np.asarray(labels).tolist()], dtype=object)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """As the page exports them: a .json or a .csv file."""
+        """Save in the format of the report: a .json or a .csv file."""
         path = Path(path)
         if _kind(path) == ".json":
             path.write_text(json.dumps({"clusters": self.clusters, "rows": self.rows}, ensure_ascii=False), "utf-8")
@@ -55,10 +55,10 @@ class Names:
 
 
 def load_names(path: str | os.PathLike[str]) -> Names:
-    """The names that were given to clusters and rows on the page of a report.
+    """Load the names of clusters and rows that were given in a report.
 
     Args:
-        path: the .json or .csv file that the page has exported.
+        path: the .json or .csv file that the report exported.
     """
     path = Path(path)
     kind = _kind(path)

@@ -1,4 +1,4 @@
-"""A saved estimator, read back. The folder may be a stranger's: nothing in it is believed before it is checked."""
+"""Load a saved estimator. The folder may be untrusted: everything in it is checked before use."""
 
 import copy
 import json
@@ -26,8 +26,8 @@ from .save import SCALARS
 
 
 def load(folder: str | os.PathLike[str], *, network: nn.Module | None = None, device: str = "auto") -> Any:
-    """The estimator saved in `folder`. One that was fitted with a module of the user's own needs such a
-    module again, as `network`; its weights come from the folder."""
+    """Load the estimator saved in `folder`. If it was fitted with a module of your own, pass such a module as
+    `network`; its weights come from the folder."""
     return opened(folder, beside=False).estimator(network, device)
 
 

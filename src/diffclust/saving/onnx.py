@@ -1,4 +1,4 @@
-"""A fitted estimator as a program of its own: for `torch.export`, and as an ONNX file that runs without torch."""
+"""Export a fitted estimator: as a `torch.export` program, and as an ONNX file that runs without torch."""
 
 import contextlib
 import copy
@@ -77,8 +77,8 @@ class Exportable:
         temperature_: float
 
     def export_program(self) -> torch.export.ExportedProgram:
-        """Encoder and assignment by `torch.export`: samples (any number of them, float32) to labels and probabilities.
-        Integer images are divided inside; give them as float32 with the values they have. Where `origin_` is not None,
+        """Encoder and assignment by `torch.export`: any number of samples (float32) to labels and probabilities. Pass
+        integer images as float32 with their original values; they are divided inside. If `origin_` is not None,
         samples are float64."""
         check_is_fitted(self)
         model = copy.deepcopy(self.model_).cpu().eval().requires_grad_(False)

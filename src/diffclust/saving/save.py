@@ -1,6 +1,6 @@
 """Save a fitted estimator: tensors in safetensors, everything else in JSON, and checksums of all.
 
-No pickle anywhere, so a folder from a stranger cannot run code.
+There is no pickle, so loading an untrusted folder cannot run code.
 """
 
 import json
