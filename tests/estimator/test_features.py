@@ -37,6 +37,13 @@ def test_columns_of_other_units_are_standardised():
     assert asinh
 
 
+def test_one_column_of_another_unit_is_enough():
+    """An age among grades."""
+    grades, age = np.random.default_rng(0).integers(0, 4, (200, 30)), np.linspace(0, 80, 200)
+    scale = row_units(summary(np.c_[grades, age])).scale
+    assert scale[-1] > 15 * scale[0]
+
+
 def test_columns_of_one_unit_keep_their_proportions():
     X = np.random.default_rng(0).normal(size=(200, 6)) * [1, 2, 1, 2, 1, 1]
     units = row_units(summary(X))
