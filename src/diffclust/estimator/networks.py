@@ -41,6 +41,7 @@ def units(values: Summary, row_shape: tuple[int, ...]) -> tuple[Tensor, Tensor]:
 
 SPARSE = 0.5  # non-negative rows with a larger share of zeros: counts, words, categories
 OTHER_UNITS = 5.0  # times that the reach of wide columns is that of narrow ones, where their units differ
+ONE_FAR = 10.0  # times that one column reaches as far as the median one, where it alone is of another unit
 TWO_VALUES = 2**-0.5  # how far apart the two values of a column are, where others have a deviation of one
 WIDE = 100  # columns: rows that have more are seen through so many principal components
 SAMPLE, VALUES = 10_000, 2**26  # rows these are found from, and the values they have together, at most
@@ -63,20 +64,22 @@ def row_units(values: Summary) -> RowUnits:
     """The scaling of each column of a table, chosen from its values.
 
     If columns have different units (the 95 % quantile of the column ranges is more than `OTHER_UNITS` times the 5 %
-    quantile), each is divided by its standard deviation, and extreme values are damped; the values of a binary column
-    are placed `TWO_VALUES` apart, because divided by its deviation it would outweigh the others. If values are mostly
-    zeros and none is negative (counts, words, categories), of one unit or with many columns, each is divided by the
-    square root of its standard deviation, so that common columns count less and rare ones are not inflated. Otherwise
-    (pixels, curves, embeddings) all are divided by one number. Constant columns do not count.
+    quantile, or one range more than `ONE_FAR` times the median, as an age among grades), each is divided by its
+    standard deviation, and extreme values are damped; the values of a binary column are placed `TWO_VALUES` apart,
+    because divided by its deviation it would outweigh the others. If values are mostly zeros and none is negative
+    (counts, words, categories), of one unit or with many columns, each is divided by the square root of its standard
+    deviation, so that common columns count less and rare ones are not inflated. Otherwise (pixels, curves, embeddings)
+    all are divided by one number. Constant columns do not count.
     """
     shift, deviation, reach = (part.cpu() for part in (values.mean, values.deviation.double(), values.reach.double()))
     varies = deviation > 1e-6 * torch.maximum(shift.double().abs(), reach)
     if not bool(varies.any()):
         return RowUnits(shift, torch.ones_like(shift))
-    wide, narrow = reach[varies].quantile(0.95), reach[varies].quantile(0.05)
+    wide, usual, narrow = (reach[varies].quantile(share) for share in (0.95, 0.5, 0.05))
+    differ = wide > OTHER_UNITS * narrow or reach[varies].max() > ONE_FAR * usual
     asinh = False
     counts = is_sparse(values)
-    if wide > OTHER_UNITS * narrow and not (counts and len(reach) > WIDE):
+    if differ and not (counts and len(reach) > WIDE):
         scale = torch.where(values.two_valued.cpu(), reach / TWO_VALUES, deviation)
         asinh = True
     elif counts:

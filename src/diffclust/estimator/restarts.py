@@ -19,6 +19,7 @@ from ..engine.restart import Job, Restart
 from ..engine.rows import SparseRows, TensorRows
 from ..engine.runtime import Randomness, choose_device, choose_precision, restart_seeds, seeded
 from ..engine.wide import OVER, WidePhase
+from ..nn.autoencoders import ScaledRows
 from ..nn.knowledge import Knowledge
 from ..nn.neighbours import NEIGHBOURS, NeighbourGraph, neighbours_by_words
 from ..reading.inputs import Given
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from .base import PrototypeClusterer
 
 NEAREST_VIEWS = 4  # neighbours of an image: two on either side, where views follow one another
+FEWEST_NEIGHBOURS = 4  # of a row
 
 
 def build_restarts(
@@ -43,7 +45,7 @@ def build_restarts(
     data.scale = _scale(estimator, given, data)
     data.knowledge = None if knowledge is None else knowledge.to(device)
     if neighbours:
-        data.graph = neighbour_graph(data)
+        data.graph = neighbour_graph(data, estimator.n_clusters)
     if callable(estimator.augment):
         _check_augment(estimator.augment, data)
     watchers = Watchers(estimator, quiet)
@@ -81,17 +83,30 @@ def _scale(estimator: "PrototypeClusterer", given: Given, data: Data) -> Tensor 
     return networks.even_units(data.summary, each=bool(estimator.scale))
 
 
-def neighbour_graph(data: Data) -> NeighbourGraph:
-    """The k-nearest-neighbour graph: in the units that the network sees, or, for texts, by the cosine of their
-    words."""
+def neighbour_graph(data: Data, n_clusters: int = 1) -> NeighbourGraph:
+    """The k-nearest-neighbour graph: in the units that the network sees, or, for texts, by the cosine of their words.
+    A row has at most half as many neighbours as an average cluster has rows: more would be in other clusters."""
     if networks.compared_as_they_are(data):
         near = neighbours_by_words(_sparse(data))
         if near is not None:
             return NeighbourGraph.weighted(near).to(data.device)
     with seeded(0, data.device):  # the same for every restart and process
         units = networks.scaled_rows(data).to(data.device)
-        n_neighbors = NEAREST_VIEWS if len(data.row_shape) == 3 else NEIGHBOURS
-        return NeighbourGraph.of(data.map(units.encode), n_neighbors, "cosine" if units.directions else "euclidean")
+        if len(data.row_shape) == 3:
+            return NeighbourGraph.of(data.map(units.encode), NEAREST_VIEWS)
+        n_neighbors = min(NEIGHBOURS, max(FEWEST_NEIGHBOURS, len(data) // (2 * n_clusters)))
+        if not units.directions:
+            return NeighbourGraph.of(data.map(units.encode), n_neighbors, "euclidean")
+        if data.scale is not None or networks.is_sparse(data.summary):  # a count's length is how much was counted
+            return NeighbourGraph.of(data.map(units.encode), n_neighbors)
+        return NeighbourGraph.of(_places_and_directions(data, units), n_neighbors, "euclidean")
+
+
+def _places_and_directions(data: Data, units: ScaledRows) -> Tensor:
+    """The scaled rows beside their directions, each divided by its root mean square, so that both count in a Euclidean
+    distance. Which of the two is better differs from one data set to another."""
+    parts = (data.map(units.scaled), data.map(units.encode))
+    return torch.cat([part / part.square().sum(1).mean().sqrt().clamp_min(1e-30) for part in parts], dim=1)
 
 
 def _sparse(data: Data) -> sp.csr_matrix:

@@ -22,10 +22,11 @@ if TYPE_CHECKING:
 
 # A network is kept where its clusters cut fewer edges of the neighbour graph than k-means on the rows: fewer than this
 # share, less FEW_ROWS over the root of the number of rows, since few rows say little.
-CLEARLY_LESS, FEW_ROWS = 0.85, 2.0
+CLEARLY_LESS, FEW_ROWS = 0.95, 3.0
 # Where columns of two values are among the others, each with more than RARE of the rows, neighbours share them, and a
 # cut along them is next to free. K-means on the rows is kept there as long as it cuts no more than this.
 WITH_CATEGORIES, RARE = 0.1, 0.05
+FEWEST = 100  # rows: fewer say too little of who belongs to whom
 
 
 def _smallest(value: Callable[[Run], float]) -> Callable[[list[Run]], int]:
@@ -73,8 +74,8 @@ def choose(estimator: "PrototypeClusterer", restarts: list[Restart]) -> Run:
     clearly_less = learnt_cut < (CLEARLY_LESS - FEW_ROWS / math.sqrt(len(data))) * rows_cut
     trusted = rows_cut > WITH_CATEGORIES or not _has_categories(data)
     n_neighbors = data.graph.index.shape[1]
-    seen = len(data) >= n_neighbors * estimator.n_clusters  # in smaller clusters most neighbours are in other clusters
-    return best if clearly_less and trusted and seen else rows
+    few = len(data) < max(FEWEST, n_neighbors * estimator.n_clusters)  # most neighbours would be in other clusters
+    return best if clearly_less and trusted and not few else rows
 
 
 def _has_categories(data: Data) -> bool:
