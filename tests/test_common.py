@@ -739,6 +739,21 @@ def test_identity_takes_the_features_as_they_are():
     assert np.allclose(np.sort(decoded[:, 0]), [1, 5, 10], atol=0.2)
 
 
+@pytest.mark.parametrize("n", [1, 40, 20_000])  # a chunk, or several
+def test_answers_are_never_the_users_own_rows(n):
+    X = np.random.default_rng(0).normal(size=(n, 8)).astype(np.float32)
+    model = diffclust.TELL(2, network="identity", epochs=0, random_state=0).fit(np.vstack([X, X + 1, X - 1])[:200])
+    before, Z = X.copy(), model.transform(X)
+    assert not np.shares_memory(X, Z)
+    Z[:] = 7
+    assert (before == X).all()
+    model.partial_fit(X)
+    inertia = model.inertia_
+    model.partial_fit(X)
+    X[:] = 1e6  # what the stream remembers of its last batch is its own
+    assert model.inertia_ < 10 * inertia + 1e3
+
+
 @two_methods
 def test_integer_datasets_are_scaled_as_arrays_are(quick, digits):
     images = (digits[0] * 255).round().astype(np.int64)

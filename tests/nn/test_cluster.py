@@ -555,6 +555,17 @@ def test_owners_are_those_of_double_precision(kind):
     assert layer.owners(z)[[5, 7]].tolist() == [-1, -1]
 
 
+@pytest.mark.parametrize("far", [0.0, 30.0, 1e4])
+def test_rounding_of_wide_rows_far_from_zero_decides_nothing(far):
+    layer = ClusterLayer(6, 200)
+    layer.set_centers(torch.randn(6, 200) + far)
+    pair = torch.randint(0, 6, (2, 3000))
+    share = 0.5 + torch.logspace(-9, -2, 3000)[:, None]
+    centers = layer.centers.detach()
+    z = share * centers[pair[0]] + (1 - share) * centers[pair[1]]  # a little nearer to the first of two
+    assert layer.owners(z).equal(layer.logits(z.double()).argmax(1))
+
+
 def test_owners_of_many_centres_over_batches_of_any_size():
     layer = ClusterLayer(300, 4)
     layer.set_centers(torch.randn(300, 4))

@@ -83,6 +83,16 @@ def test_starts_that_move_together_end_where_each_ends_alone():
     assert (together.n_iter, together.inertia) == (best.n_iter, pytest.approx(best.inertia))
 
 
+def test_many_clusters_take_the_road_of_plain_means():
+    x = torch.randn(600, 3)
+    ours, centers = lloyd(x, x[:90], max_iter=6, tolerance=0), x[:90].double()
+    for _ in range(6):
+        labels = torch.cdist(x.double(), centers).argmin(1)
+        centers = torch.stack([x[labels == j].double().mean(0) for j in range(90)])
+    torch.testing.assert_close(ours.centers.double(), centers, rtol=1e-4, atol=1e-4)
+    assert ours.labels.equal(torch.cdist(x.double(), centers).argmin(1))
+
+
 def test_kmeans_plus_plus_picks_distinct_rows():
     x = torch.arange(12.0)[:, None]
     for _ in range(20):

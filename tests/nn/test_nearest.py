@@ -89,7 +89,7 @@ def test_kernels_take_the_first_of_equal_centres(by_kernels):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16])
-@pytest.mark.parametrize("k", [7, 100])  # few and many centres go different ways
+@pytest.mark.parametrize("k", [7, 100, 300])  # few, some and many centres go different ways
 def test_nearest_is_the_argmin_of_distances(k, dtype):
     x, centers = torch.randint(-3, 4, (500, 6)).to(dtype), torch.randint(-3, 4, (3, k, 6)).float()  # many are as near
     distances = truth(x, centers)
@@ -99,6 +99,17 @@ def test_nearest_is_the_argmin_of_distances(k, dtype):
     one, of_one = nearest(x, centers[1])
     assert one.equal(labels[1])
     assert of_one.equal(found[1])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("sets", [1, 3])
+def test_a_product_says_which_centre_is_the_only_nearest(sets, dtype):
+    x, centers = torch.randn(700, 5, dtype=dtype), torch.randn(sets, 200, 5, dtype=dtype)
+    x[:100] = centers[:, -1:].expand(-1, 100, 5)[0] if sets == 1 else x[:100]  # the last of them, too
+    x[7] = torch.nan  # of no number: some centre, and no error
+    labels, _ = nearest(x, centers)
+    sound = torch.arange(700) != 7
+    assert labels[:, sound].equal(truth(x[sound], centers).argmin(2))
 
 
 def test_rows_have_sets_of_their_own_without_kernels():

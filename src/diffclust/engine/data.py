@@ -146,7 +146,10 @@ class Data:
 
     def values(self, x: Tensor) -> Tensor:
         """Rows as they were read -> as the methods see them: floating point, on the device, images divided."""
-        x = x.to(self.device, non_blocking=x.is_pinned() if self.device.type == "cuda" else False)
+        if self.device.type == "cuda":
+            x = x.to(self.device, non_blocking=x.is_pinned())
+        elif x.device != self.device:
+            x = x.to(self.device)
         if self.rows.divisor != 1 and not x.is_floating_point() and torch.get_default_dtype() == torch.float32:
             return x / self.rows.divisor  # float32, at once
         x = x if x.dtype == torch.float32 else x.float()
@@ -218,28 +221,30 @@ class Data:
     def _map(self, fn: Callable[[Tensor], Tensor], index: Tensor | None) -> Tensor:
         n = len(self.own) if index is None else len(index)
         done, results = 0, torch.empty(0)
-        for part in self.parts(fn, index):
-            if len(part) == n:
+        for part in self.parts(fn, index, kept=n <= self.chunk):
+            count = part.shape[0]
+            if count == n:
                 return part
             if done == 0:
                 results = part.new_empty(n, *part.shape[1:])
-            results[done : done + len(part)] = part
-            done += len(part)
+            results[done : done + count] = part
+            done += count
         return results
 
-    def parts(self, fn: Callable[[Tensor], Tensor], index: Tensor | None = None) -> Iterator[Tensor]:
-        """fn over this process's rows, or over those at `index`, a chunk at a time."""
+    def parts(self, fn: Callable[[Tensor], Tensor], index: Tensor | None = None, kept: bool = True) -> Iterator[Tensor]:
+        """fn over this process's rows, or over those at `index`, a chunk at a time. Answers that are not to be `kept`
+        may be the user's own rows."""
         places = self.own if index is None else range(len(index))
         for start in places[:: self.chunk]:
             stop = min(start + self.chunk, places.stop)
             x = self.block(start, stop) if index is None else self.take_checked(index[start:stop])
-            missing = max(0, FEWEST - len(x))
-            padded = torch.cat([x, x[:1].expand(missing, *x.shape[1:])]) if missing else x
+            n = x.shape[0]
+            padded = x if n >= FEWEST else torch.cat([x, x[:1].expand(FEWEST - n, *x.shape[1:])])
             with torch.no_grad():
                 answers = fn(padded)
-            if answers.data_ptr() == padded.data_ptr():  # the rows themselves, which may be the user's
+            if kept and answers.data_ptr() == padded.data_ptr():  # the rows themselves, which may be the user's
                 answers = answers.clone()
-            yield answers[: len(x)]
+            yield answers if padded is x else answers[:n]
 
     def fingerprint(self, most: int = 200_000) -> str:
         """A digest of the rows' shape, number and values; of more than `most` rows, of that many evenly spaced."""

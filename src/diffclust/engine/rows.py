@@ -98,7 +98,7 @@ class TensorRows(Rows):
         self.x, self.divisor, self.row_shape = x, divisor, tuple(x.shape[1:])
 
     def __len__(self) -> int:
-        return len(self.x)
+        return self.x.shape[0]  # at once, unlike len(x)
 
     def take(self, index: Tensor) -> Tensor:
         return self.x[index.to(self.x.device)]
@@ -107,6 +107,8 @@ class TensorRows(Rows):
         return self.x[start:stop]
 
     def to(self, device: torch.device) -> Rows:
+        if self.x.device == device:
+            return self
         there = TensorRows(self.x.to(device), self.divisor)
         there.origin, there.origin_known, there.is_embedding = self.origin, self.origin_known, self.is_embedding
         return there
@@ -114,7 +116,7 @@ class TensorRows(Rows):
     def less_origin(self, origin: Tensor | None) -> Rows:
         super().less_origin(origin)
         self.x = self._moved(self.x)
-        self.x = self.x if self.x.dtype == torch.uint8 else self.x.float()
+        self.x = self.x if self.x.dtype in (torch.uint8, torch.float32) else self.x.float()
         return self
 
 

@@ -26,8 +26,8 @@ def _labels(answer: Answer) -> Tensor:
 
 
 def _check_answers(answers: Tensor) -> None:
-    wrong = ~answers.isfinite() if answers.is_floating_point() else answers < 0
-    if bool(wrong.any()):
+    wrong = ~answers.isfinite().all() if answers.is_floating_point() else answers.amin() < 0
+    if bool(wrong):
         raise ValueError("The model's answer is NaN or infinite: X has values too far from the training data.")
 
 

@@ -72,7 +72,7 @@ class Stream:
             "rows": self.rows,
             "batches": self.batches,
             "counts": self.counts.long().tolist(),
-            "drift": (centers - self.origin).norm(dim=1).tolist(),
+            "drift": torch.linalg.vector_norm(centers - self.origin, dim=1).tolist(),
             "last_seen": self.last_seen.tolist(),
             "rows_since": (self.rows - self.last_row).long().tolist(),
         }
@@ -318,14 +318,15 @@ class Online:
 def _with_centers_of_its_own(model: ClusterModel) -> ClusterModel:
     """A copy that shares all modules but the cluster layer."""
     twin = _shallow(model)
-    twin.clusters = _shallow(model.clusters)
+    twin._modules["clusters"] = _shallow(model.clusters)
     return twin
 
 
 def _shallow(module: M) -> M:
     """Parameters and buffers of its own, the modules inside shared: `copy.deepcopy` takes longer than a batch."""
     twin = object.__new__(type(module))
-    twin.__dict__ = {name: value.copy() if isinstance(value, dict) else value for name, value in vars(module).items()}
+    vars(twin).update(vars(module))
+    vars(twin).update((name, vars(module)[name].copy()) for name in ("_parameters", "_buffers", "_modules"))
     for name, parameter in module._parameters.items():
         if parameter is not None:
             twin._parameters[name] = torch.nn.Parameter(parameter.detach().clone(), parameter.requires_grad)

@@ -8,6 +8,7 @@ so the largest logit W_j·x + b_j belongs to the nearest centre, and an assignme
 layer into attention over centres.
 """
 
+import functools
 import math
 from typing import ClassVar, Literal, Protocol
 
@@ -16,7 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .kmeans import draw_proportional, kmeans, kmeans_plus_plus
-from .ops import ASSIGNMENTS, Assignment, Distance, largest, one_hot, squared_distances
+from .ops import ASSIGNMENTS, Assignment, Distance, largest, one_hot, squared_distances, without_autocast
 from .parallel import totals
 
 ENOUGH = 256  # rows for which a look in float32 pays
@@ -163,7 +164,7 @@ class ClusterLayer(nn.Module):
         """W_j·z_i + b_j for normalised rows: (b, d) -> (b, k), in the precision of the rows or better."""
         dtype = torch.promote_types(z.dtype, self.weight.dtype)
         z, weight = z.to(dtype), self.weight.to(dtype)
-        with torch.autocast(z.device.type, enabled=False):  # distances are differences: no room for bf16
+        with without_autocast(z.device):  # distances are differences: no room for bf16
             if self.sphere:
                 return F.linear(z, weight) - self.alpha
             bias = -weight.square().sum(1) / (4 * self.alpha) if self.bias is None else self.bias.to(dtype)
@@ -189,7 +190,7 @@ class ClusterLayer(nn.Module):
         """On the sphere, of rows already normalised: the nearest centre of each, (b,), and the mean of
         `factor · |z_i - Ω_j|² + constant` over rows and their nearest centres."""
         dtype = torch.promote_types(z.dtype, self.weight.dtype)
-        with torch.autocast(z.device.type, enabled=False):
+        with without_autocast(z.device):
             return self.arithmetic.nearest(z.to(dtype), self.weight.to(dtype), self.alpha, factor, constant + factor)
 
     def probabilities(self, z: Tensor, temperature: float) -> Tensor:
@@ -229,14 +230,14 @@ class ClusterLayer(nn.Module):
             raise ValueError("move_ needs tied weights: with a free bias the centres do not decide the members.")
         z = self.normalize(z.to(self.weight.dtype))
         member = self.assignment(self.logits(z)) if member is None else member
-        with torch.autocast(z.device.type, enabled=False):
+        with without_autocast(z.device):
             pull = member.T @ z
         self.step_together_(pull, member.sum(0), step)
 
     @torch.no_grad()
     def sums(self, z: Tensor, owner: Tensor) -> tuple[Tensor, Tensor]:
         """What `step_` wants of rows already normalised and the clusters they are in."""
-        with torch.autocast(z.device.type, enabled=False):
+        with without_autocast(z.device):
             return self.arithmetic.sums(z.to(self.weight.dtype), owner, self.n_clusters)
 
     def step_together_(self, pull: Tensor, mass: Tensor, step: float | Tensor = 0.1) -> None:
@@ -318,51 +319,66 @@ class Decider:
     def __init__(self, clusters: ClusterLayer) -> None:
         self.clusters, weight = clusters, clusters.weight
         plain = type(clusters).logits is ClusterLayer.logits and weight.dtype == torch.float32
-        self.sketches, self.room = plain and weight.device.type == "cpu", torch.empty(0)
+        self.sketches, self.rows = plain and weight.device.type == "cpu", 0
 
     @torch.no_grad()
     def __call__(self, z: Tensor) -> Tensor:
-        if not self.sketches or len(z) < ENOUGH or z.dtype != torch.float32:
-            return _largest_in_double(self.clusters, z)
+        if not self.sketches or z.shape[0] < ENOUGH or z.dtype != torch.float32:
+            return self._in_double(z)
         labels, sure = self._look(z)
-        if not bool(sure.all()):
+        if sure is not None:
             doubtful = (~sure).nonzero()[:, 0]
-            labels[doubtful] = _largest_in_double(self.clusters, z[doubtful])
+            labels[doubtful] = self._in_double(z[doubtful])
         return labels
 
-    def _look(self, z: Tensor) -> tuple[Tensor, Tensor]:
-        """The largest logit of each row in float32, and whether another may be as large."""
-        if self.room.shape[1:] != (len(z),):
-            self._prepare(len(z))
-        k = len(self.weight)
-        logits = torch.addmm(self.bias[:, None], self.weight, z.T, out=self.room)  # (k, b): as fast as memory from here
-        farthest = torch.maximum(-z.amin(), z.amax())  # half the time of torch.aminmax
-        reach = self.reach[0] * farthest + self.reach[1]  # Σ_d |W_jd z_id| + |b_j| at most
-        rounding = 2 * (z.shape[1] + 4) * torch.finfo(z.dtype).eps * reach
+    def _in_double(self, z: Tensor) -> Tensor:
+        """Narrow float32 products depend, in their last bits, on a row's place in the batch."""
+        logits = self.clusters.logits(z.double())
+        labels = largest(logits)
+        if logits.device.type == "cpu" and math.isfinite(logits.sum().item()):  # then every one is
+            return labels
+        return labels.where(logits.gather(1, labels[:, None])[:, 0].isfinite(), -1)
+
+    def _look(self, z: Tensor) -> tuple[Tensor, Tensor | None]:
+        """The largest logit of each row in float32, and whether no other may be as large; None where none may."""
+        rows, d = z.shape
+        if self.rows != rows:
+            self._prepare(rows)
+        logits = torch.addmm(self.bias, self.weight, z.T, out=self.room)  # (k, b): as fast as memory from here
+        farthest = max(-z.amin().item(), z.amax().item())  # half the time of torch.aminmax
+        # Σ_d |W_jd z_id| + |b_j| at most; each of two logits is off by (d + 2) / 2 times eps of it
+        rounding = (d + 4) * torch.finfo(z.dtype).eps * (self.reach[0] * farthest + self.reach[1])
         may_be = logits.ge_(logits.amax(0).sub_(rounding))  # 1 for each that may be the largest
-        if k <= EXACT:
-            count, labels = self.counting @ may_be
+        if self.found is not None:
+            torch.mm(self.counting, may_be, out=self.found)
+            count, labels = self.found[0], self.found[1]
         else:
             count, labels = may_be.sum(0), may_be.mul_(self.counting[1][:, None]).amax(0)
-        return labels.long(), count == 1
+        return labels.long(), None if torch.equal(count, self.ones) else count == 1
 
     def _prepare(self, rows: int) -> None:
-        clusters = self.clusters
-        self.weight, k = clusters.weight.detach(), len(clusters.weight)
+        clusters, self.rows = self.clusters, rows
+        self.weight, k = clusters.weight.detach(), clusters.weight.shape[0]
         bias = torch.full((k,), -clusters.alpha) if clusters.sphere else clusters.bias
-        self.bias = -self.weight.square().sum(1) / (4 * clusters.alpha) if bias is None else bias.detach()
-        self.reach = self.weight.abs().sum(1).max(), self.bias.abs().max()
-        places = torch.arange(k, dtype=torch.float32)
-        self.counting = torch.stack([torch.ones_like(places), places])
+        if bias is None:
+            bias = (-self.weight.double().square().sum(1) / (4 * clusters.alpha)).float()
+        self.bias = bias.detach()[:, None]
+        self.reach = self.weight.abs().sum(1).max().item(), self.bias.abs().max().item()
+        self.counting, self.ones = _counting(k), _ones(rows)
         self.room = torch.empty(k, rows)  # fresh memory for every batch would cost as much as the arithmetic
+        self.found = torch.empty(2, rows) if k <= EXACT else None
 
 
-@torch.no_grad()
-def _largest_in_double(clusters: ClusterLayer, z: Tensor) -> Tensor:
-    """Narrow float32 products depend, in their last bits, on a row's place in the batch."""
-    logits = clusters.logits(z.double())
-    labels = largest(logits)
-    return labels.where(logits.gather(1, labels[:, None])[:, 0].isfinite(), -1)
+@functools.lru_cache(16)
+def _counting(k: int) -> Tensor:
+    """(2, k) ones, and the numbers from zero: times a mask (k, b), how many of it there are, and the sum of which."""
+    numbers = torch.arange(k, dtype=torch.float32, device="cpu")
+    return torch.stack([torch.ones_like(numbers), numbers])
+
+
+@functools.lru_cache(16)
+def _ones(n: int) -> Tensor:
+    return torch.ones(n, dtype=torch.float32, device="cpu")
 
 
 class DistanceLayer(ClusterLayer):
@@ -374,7 +390,7 @@ class DistanceLayer(ClusterLayer):
 
     def logits(self, z: Tensor) -> Tensor:
         dtype = torch.promote_types(z.dtype, self.weight.dtype)
-        with torch.autocast(z.device.type, enabled=False):
+        with without_autocast(z.device):
             return -self.alpha * self.f(z.to(dtype), self.centers.to(dtype))
 
     def read_distances(self, z: Tensor, logits: Tensor) -> Tensor:

@@ -76,7 +76,8 @@ def _lloyd(x: Tensor, starts: Tensor, max_iter: int, tolerance: float) -> KMeans
     centers = starts.to(rows.origin.dtype) - rows.origin  # distances lose digits far from the origin
     moving, n_iter = list(range(len(starts))), [0] * len(starts)
     for _ in range(max_iter):
-        now = centers[moving]
+        every = len(moving) == len(centers)
+        now = centers if every else centers[moving]
         sums, counts = rows.sums(now, moving)
         means = torch.where(counts[:, :, None] > 0, sums / counts[:, :, None].clamp_min(1), now).to(now.dtype)
         shift = (means - now).square().sum((1, 2))
@@ -88,7 +89,10 @@ def _lloyd(x: Tensor, starts: Tensor, max_iter: int, tolerance: float) -> KMeans
                 distances = rows.nearest(now[i : i + 1])[1][0]
                 means[i, missing] = rows.take(distances.topk(len(missing)).indices)
                 goes_on[i] = bool((means[i] - now[i]).square().sum() > threshold)
-        centers[moving] = means
+        if every:
+            centers = means
+        else:
+            centers[moving] = means
         moving = [start for start, on in zip(moving, goes_on, strict=True) if on]
         if not moving:
             break
@@ -117,31 +121,40 @@ class MovingRows:
         self.parts = parts(len(x), s * k, d)
         self.scores = Scores(shape, x.dtype, x.device, self.parts[0].stop)
         self.starts = list(range(s))
-        self.labels = np.full((s, len(x)), k, np.min_scalar_type(k))  # k: in no cluster yet
-        self.totals = torch.zeros(s, k + 1, d, dtype=torch.float64)
-        self.counts = torch.zeros(s, k + 1, dtype=torch.long)
+        self.labels: np.ndarray | None = None  # (s, n), once they are known
+        self.totals = torch.zeros(s, k, d, dtype=torch.float64)
+        self.counts = torch.zeros(s, k, dtype=torch.long)
 
     def sums(self, centers: Tensor, starts: list[int]) -> tuple[Tensor, Tensor]:
         """Of the rows nearest to the centres (s, k, d) of these starts: (s, k, d) and (s, k)."""
-        if starts != self.starts:  # some have come to rest
+        before = self.labels
+        if before is not None and starts != self.starts:  # some have come to rest
             kept = [self.starts.index(start) for start in starts]
-            self.labels, self.totals, self.counts = self.labels[kept], self.totals[kept], self.counts[kept]
+            before, self.totals, self.counts = before[kept], self.totals[kept], self.counts[kept]
             self.starts = starts
         s, k, d = centers.shape
+        n = self.x.shape[0]
         self.scores.set(centers)
-        labels = np.empty_like(self.labels)
+        self.labels = labels = np.empty((s, n), np.min_scalar_type(k))
         for part in self.parts:
             labels[:, part] = self.scores.best(self.x[part])[0].numpy()
-        start, row = np.divmod(np.flatnonzero(labels != self.labels), len(self.x))
-        if len(row):
-            first, rows = np.int64(k + 1) * start, torch.from_numpy(row)
-            for of, sign in ((labels, 1), (self.labels, -1)):
-                keys = torch.from_numpy(first + of[start, row])
-                sums, counts = sums_by_key(self.x, keys, rows, s * (k + 1))
-                self.totals += sign * sums.view(s, k + 1, d)
-                self.counts += sign * counts.view(s, k + 1)
-        self.labels = labels
-        return self.totals[:, :k], self.counts[:, :k]
+        if before is None:
+            sums, counts = member_sums(self.x, torch.from_numpy(labels.astype(np.int64)), k)
+            self.totals += sums
+            self.counts += counts
+            return self.totals, self.counts
+        moved = np.flatnonzero(labels != before)
+        if len(moved):
+            start, row = np.divmod(moved, n) if s > 1 else (0, moved)
+            first = k * start
+            came_to, left_from = (of.ravel()[moved].astype(np.int64) for of in (labels, before))
+            keys = np.concatenate([first + came_to, s * k + first + left_from])
+            rows = torch.from_numpy(np.concatenate([row, row]))
+            sums, counts = sums_by_key(self.x, torch.from_numpy(keys), rows, 2 * s * k)
+            (came, left), (more, fewer) = sums.view(2, s, k, d), counts.view(2, s, k)
+            self.totals.add_(came).sub_(left)
+            self.counts.add_(more).sub_(fewer)
+        return self.totals, self.counts
 
     def nearest(self, centers: Tensor) -> tuple[Tensor, Tensor]:
         return nearest_from(self.x, centers, None)

@@ -15,7 +15,9 @@ from torch import Tensor
 from .ops import largest
 
 AT_ONCE = 2**19  # scores that a processor goes over at a time: they should stay in its cache
-FEW = 64  # centres: up to so many, a row's are compared one after the other for many rows at once
+# Centres: up to SOME, a row's are compared one after the other for many rows at once. Above FEW, a product then says
+# which one is marked as the largest: it keeps whole numbers up to SOME, in bfloat16 too.
+FEW, SOME = 64, 256
 PART = 1024  # rows that one program on a GPU adds up
 # Rows and centres of a tile, stages, warps, and whether the best of each column is kept until the end: of some ten the
 # fastest on an H200, for 128 columns.
@@ -58,12 +60,12 @@ def member_sums(x: Tensor, labels: Tensor, n_clusters: int, origin: Tensor | Non
     if fused(x):
         sums, counts = _fused_sums(x, sets, n_clusters, origin)
     else:
-        n, s = sets.shape[1], len(sets)
-        if x.ndim == 2 and s > 1:
-            rows = torch.arange(n, device=x.device).repeat(s)
-        else:
-            rows, x = torch.arange(n * s, device=x.device), x.reshape(-1, x.shape[-1])
-        keys = (sets + n_clusters * torch.arange(s, device=x.device)[:, None]).reshape(-1)
+        s, n = sets.shape
+        rows = torch.arange(n, device=x.device).repeat(s) if x.ndim == 2 and s > 1 else None
+        x = x.reshape(-1, x.shape[-1])
+        if s > 1:
+            sets = sets + n_clusters * torch.arange(s, device=x.device)[:, None]
+        keys = sets.reshape(-1)
         if origin is not None or x.dtype in HALVES:
             x = wide(x) - (0 if origin is None else origin)
         sums, counts = sums_by_key(x, keys, rows, s * n_clusters)
@@ -75,15 +77,16 @@ def wide(x: Tensor) -> Tensor:
     return x.float() if x.dtype in HALVES else x
 
 
-def sums_by_key(x: Tensor, keys: Tensor, rows: Tensor, n_keys: int) -> tuple[Tensor, Tensor]:
-    """The sum of x[rows] of each key, and how many there are."""
+def sums_by_key(x: Tensor, keys: Tensor, rows: Tensor | None, n_keys: int) -> tuple[Tensor, Tensor]:
+    """The sum of x[rows], or of x, of each key, and how many there are."""
     counts = torch.bincount(keys, minlength=n_keys)
     if x.is_cuda:
         order = keys.argsort(stable=True)
     else:  # numpy sorts short numbers by their digits
         short = keys.numpy().astype(np.min_scalar_type(n_keys), copy=False)
         order = torch.from_numpy(short.argsort(kind="stable"))
-    bags = torch.nn.functional.embedding_bag(rows[order], x, counts.cumsum(0) - counts, mode="sum")
+    places = order if rows is None else rows[order]
+    bags = torch.nn.functional.embedding_bag(places, x, counts.cumsum(0) - counts, mode="sum")
     return bags, counts
 
 
@@ -105,7 +108,9 @@ class Scores:
 
     def __init__(self, shape: Sequence[int], dtype: torch.dtype, device: torch.device, rows: int) -> None:
         s, k, _ = shape
-        self.weights = torch.arange(k - 1, -1, -1, dtype=dtype, device=device)[:, None]
+        places = torch.arange(k, dtype=dtype, device=device)
+        self.counting, self.weights = torch.stack([torch.ones_like(places), places]), places.flip(0)[:, None]
+        self.one = torch.ones((), dtype=dtype, device=device)
         self.room = torch.empty(s * k * rows, dtype=dtype, device=device)
 
     def set(self, centers: Tensor) -> None:
@@ -116,7 +121,7 @@ class Scores:
         """Which centre is nearest to each of the rows (m, d) or (s, m, d), and with `told` its score: (s, m) each."""
         s, k, d = self.centers.shape
         m = x.shape[-2]
-        if k > FEW and x.ndim == 2:
+        if k > SOME and x.ndim == 2:
             score = self.room[: s * k * m].view(m, s * k)
             torch.addmm(self.offsets.view(s * k), x, self.centers.view(s * k, d).T, out=score)
             score = score.view(m, s, k)
@@ -128,7 +133,12 @@ class Scores:
         else:
             torch.baddbmm(self.offsets[:, :, None], self.centers, x.mT, out=score)
         best = score.amax(1)
-        return torch.rsub(score.eq_(best[:, None]).mul_(self.weights).amax(1), k - 1), best
+        marked = score.eq_(best[:, None])
+        if FEW < k <= SOME:
+            counts, places = torch.matmul(self.counting, marked).unbind(1)  # how many are marked, and where, added up
+            if torch.equal(counts, self.one.expand_as(counts)):
+                return places, best
+        return torch.rsub(marked.mul_(self.weights).amax(1), k - 1), best  # the first of those marked
 
 
 def _plain_nearest(x: Tensor, centers: Tensor, origin: Tensor | None) -> tuple[Tensor, Tensor]:

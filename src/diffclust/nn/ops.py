@@ -1,6 +1,8 @@
 """Pure tensor functions: distances, assignments, and divergences between assignments."""
 
+import contextlib
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -10,6 +12,13 @@ Distance = Callable[[Tensor, Tensor], Tensor]  # rows (b, d), centres (k, d) -> 
 Divergence = Callable[[Tensor, Tensor], Tensor]  # two assignments (b, k) -> (b,)
 
 CLIP = 1e-7  # shares below it count as this much: Keras' bound
+
+
+def without_autocast(device: torch.device) -> contextlib.AbstractContextManager[Any]:
+    """Inside, products are as precise as their factors. Where they are in any case, nothing is switched: that would
+    take longer than a product of a few rows."""
+    on = torch.is_autocast_enabled(device.type)
+    return torch.autocast(device.type, enabled=False) if on else contextlib.nullcontext()
 
 
 def squared_distances(x: Tensor, centers: Tensor) -> Tensor:

@@ -6,6 +6,7 @@ arrays are channels-last and torch tensors channels-first.
 """
 
 import itertools
+import math
 import os
 from collections.abc import Callable, Iterator
 from copy import copy
@@ -91,7 +92,9 @@ def read_rows(estimator: Any, X: Any, *, fitting: bool) -> Given:
         X = _opened(Path(X), None if fitting else getattr(estimator, "columns_", None))
     if not fitting:
         _check_single(estimator.shape_.row, X)
-    if isinstance(X, Tensor):
+    if type(X) is np.ndarray and not fitting and vars(estimator).get("columns_") is None:
+        given = _read_array(estimator, X, fitting)  # what is asked most often, a row at a time, needs no other question
+    elif isinstance(X, Tensor):
         given = _read_tensor(estimator, X, fitting)
     elif isinstance(X, (IterableDataset, ParquetRows)):
         rows = IterableRows(X) if isinstance(X, IterableDataset) else X
@@ -124,7 +127,7 @@ def read_rows(estimator: Any, X: Any, *, fitting: bool) -> Given:
                 f"X has {given.shape.row[0]} features, but {name} is expecting {ours[0]} features as input."
             )
         raise ValueError(f"X has samples of shape {given.shape.row}, but {name} was fitted on samples of shape {ours}.")
-    given.attributes.setdefault("n_features_in_", int(np.prod(given.shape.row)))
+    given.attributes.setdefault("n_features_in_", math.prod(given.shape.row))
     given.attributes["shape_"] = given.shape
     return _placed(estimator, given, fitting)
 
@@ -137,7 +140,8 @@ def _placed(estimator: Any, given: Given, fitting: bool) -> Given:
     else:
         known = getattr(estimator, "origin_", None)
         origin = None if known is None else torch.from_numpy(known)
-    return replace(given, rows=given.rows.less_origin(origin))
+    rows = given.rows.less_origin(origin)
+    return given if rows is given.rows else replace(given, rows=rows)
 
 
 def _check_single(row: tuple[int, ...], X: Any) -> None:
@@ -307,7 +311,7 @@ def _read_dataset(estimator: Any, dataset: Any, fitting: bool) -> Given:
 def _is_sound(estimator: Any, X: Any) -> bool:
     """Whether X is plainly what `fit` saw, so that the full check, a millisecond of a stream's time, has nothing to
     say: whether values are finite is asked as they are read."""
-    if type(X) is not np.ndarray or X.ndim != 2 or X.dtype.kind != "f" or hasattr(estimator, "feature_names_in_"):
+    if type(X) is not np.ndarray or X.ndim != 2 or X.dtype.kind != "f" or "feature_names_in_" in vars(estimator):
         return False
     return len(X) > 0 and X.shape[1] == estimator.n_features_in_
 
@@ -353,5 +357,7 @@ def _read_array(estimator: Any, X: Any, fitting: bool) -> Given:
         rows = ArrayRows(X, shape.row, shape.arrange, divisor or 1.0)
     else:
         kept = X.dtype if X.dtype == np.float32 or (divisor == 255 and X.dtype == np.uint8) else np.float64
-        rows = TensorRows(shape.arrange(torch.from_numpy(np.require(X, kept, ["C", "W"]))), divisor or 1.0)
+        if X.dtype != kept or not (X.flags.c_contiguous and X.flags.writeable):
+            X = np.require(X, kept, ["C", "W"])
+        rows = TensorRows(shape.arrange(torch.from_numpy(X)), divisor or 1.0)
     return Given(rows, shape, _numpy, attributes)

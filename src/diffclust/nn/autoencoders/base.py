@@ -148,8 +148,9 @@ class Identity(Autoencoder):
         self.encoder, self.decoder = nn.Flatten(), nn.Identity()
 
     def normalize(self, x: Tensor) -> Tensor:
-        numbers = self.shift.ndim == self.scale.ndim == 0 and self.shift.device.type == "cpu"
-        if numbers and not torch.compiler.is_compiling() and self.shift.item() == 0 and self.scale.item() == 1:
+        shift, scale = self.shift, self.scale
+        numbers = shift.ndim == scale.ndim == 0 and shift.device.type == "cpu"
+        if numbers and not torch.compiler.is_compiling() and shift.item() == 0 and scale.item() == 1:
             return x  # without a copy
         return super().normalize(x)
 
