@@ -7,11 +7,11 @@ import sys
 import pytest
 
 STEPS = """
-import resource, sys
+import resource
 import torch
 from diffclust.cli.memory import keep_memory
 
-kept = len(sys.argv) > 1 and keep_memory()
+kept = keep_memory()
 torch.set_num_threads(1)
 for step in range(4):
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
@@ -21,9 +21,9 @@ print(kept, resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
 
 
-def pages_of_the_last_step(*arguments, **variables):
+def pages_of_the_last_step(**variables):
     shown = subprocess.run(
-        [sys.executable, "-c", STEPS, *arguments],
+        [sys.executable, "-c", STEPS],
         capture_output=True,
         text=True,
         check=True,
@@ -34,13 +34,12 @@ def pages_of_the_last_step(*arguments, **variables):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="of glibc")
 def test_memory_stays_with_the_process():
-    kept, pages = pages_of_the_last_step("keep")
+    kept, pages = pages_of_the_last_step()
     if not kept:
         pytest.skip("another libc")
-    _, before = pages_of_the_last_step()
-    assert pages < before / 10
+    assert pages < 1000  # of 32,768, most of which are usually fetched again otherwise
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="of glibc")
 def test_who_has_set_the_variables_is_not_overruled():
-    assert pages_of_the_last_step("keep", MALLOC_TRIM_THRESHOLD_="131072")[0] is False
+    assert pages_of_the_last_step(MALLOC_TRIM_THRESHOLD_="131072")[0] is False
