@@ -61,7 +61,7 @@ def customers(n=60, seed=0):
         ([f"user{i}" for i in range(20)], "left out: all its values differ, as those of an id do"),
         ([f"user{i % 15}" for i in range(20)], "left out: 15 of 20 distinct"),
         ([f"the cat number {i} sat down" for i in range(20)], "text, 15 words"),
-        ([f"v{i % 40}" for i in range(400)], "category, 40 values, of which 30 are told apart"),
+        ([f"v{i % 40}" for i in range(400)], "category, 40 values, of which 30 are kept"),
     ],
 )
 def test_what_a_column_is(cells, told):

@@ -131,7 +131,7 @@ def test_the_sample_is_even(tmp_path_factory, n, most):
         (b"a,a\n1,2\n", r"t\.csv: there is more than one column named 'a'"),
         (b"a,b\n", r"t\.csv: it is empty: 0 rows"),
         (b"a,b\n1,\0\n", r"t\.csv: it is not text"),
-        (b"\xff\xfea", r"t\.csv: it begins as utf-16, but is not"),
+        (b"\xff\xfea", r"t\.csv: it starts like utf-16, but is not"),
         (b"label\nx\ny\n", r"t\.csv: there are no columns besides the labels"),
     ],
 )
