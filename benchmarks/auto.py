@@ -24,7 +24,7 @@ RESULTS = Path(__file__).parent / "results" / "auto.csv"
 COLUMNS = ("data", "method", "seed", "classes", "found", "acc", "nmi", "ari", "noise", "seconds", "device")
 METHODS = ("TELL", "TELL, k given", "TELL, k over", "TELL, labels", "TELL, links", "HDBSCAN", "UMAP + HDBSCAN")
 LABELS, LINKS = 10, 200  # a class, and in all
-ROWS = "bbc,breast_cancer,mice_protein,movement_libras,pbmc4k,satimage,segment,umist,wine,worm_neuron"
+ROWS = "bbc,breast_cancer,mice_protein,movement_libras,pbmc4k,satimage,searchsnippets,segment,umist,wine,worm_neuron"
 SETS = f"digits,usps,mnist,pendigits,coil20,{ROWS},blob,uniform"
 
 

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 import torch
-from sklearn.metrics import silhouette_samples
+from sklearn.metrics import adjusted_mutual_info_score, silhouette_samples
 
 from diffclust.metrics import accuracy
+from diffclust.nn import number
 from diffclust.nn.number import (
     NEXT_TO_BEST,
     NOTHING,
@@ -13,8 +14,10 @@ from diffclust.nn.number import (
     Choice,
     View,
     agreement,
+    breadth,
     choose_number,
     clearer,
+    shared_information,
     silhouette,
     valley,
 )
@@ -43,6 +46,45 @@ def test_agreement_is_the_matched_accuracy() -> None:
     rng = np.random.default_rng(1)
     a, b = rng.integers(4, size=(2, 50))
     assert agreement(torch.tensor(a), torch.tensor(b), 4) == pytest.approx(accuracy(a, b))
+
+
+@pytest.mark.parametrize("k", [2, 7, 30])
+def test_shared_information_is_scikit_learns(k: int) -> None:
+    rng = np.random.default_rng(k)
+    a = rng.integers(k, size=200)
+    b = np.where(rng.random(200) < 0.5, a, rng.integers(k, size=200))
+    ours = shared_information(torch.tensor(a), torch.tensor(b), k + 1)  # one cluster is empty
+    assert ours == pytest.approx(adjusted_mutual_info_score(a, b), abs=1e-9)
+    assert shared_information(torch.tensor(a), torch.tensor((a + 1) % k), k) == pytest.approx(1)
+    assert shared_information(torch.tensor(a), torch.zeros(200, dtype=torch.long), k) == 0
+
+
+def test_breadth_counts_directions() -> None:
+    x = torch.tensor([[1.0, 0, 0], [-1, 0, 0], [0, 1, 0], [0, -1, 0]])
+    assert breadth(x) == pytest.approx(2)
+    assert breadth(x.T) == pytest.approx(breadth(torch.cat([x.T, x.T])))  # fewer rows than columns, and more
+    assert breadth(x[:2] + 100) == pytest.approx(1)
+    assert breadth(torch.ones(5, 2)) == 0
+
+
+def test_agreement_on_broad_rows_is_evidence_without_a_valley(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(number, "VALLEY", 0.0)
+    torch.manual_seed(0)
+    views = twice(6 * torch.eye(6).repeat_interleave(60, 0) + torch.randn(360, 6))
+    assert choose_number(views, 10).n_clusters == 1
+    assert choose_number(views, 10, breadth=9.0).n_clusters == 1
+    assert choose_number(views, 10, breadth=12.0).n_clusters == 6
+    assert choose_number(views, 4, breadth=12.0).n_clusters == 1  # a few clusters are no evidence
+
+
+@pytest.mark.parametrize("draw", [torch.randn, torch.rand])
+@pytest.mark.parametrize("d", [12, 40])
+def test_broad_clouds_are_one_cluster(draw: object, d: int) -> None:
+    torch.manual_seed(d)
+    z = draw(800, d)  # type: ignore[operator]
+    tilted = z @ torch.randn(d, 2 * d)
+    assert choose_number(twice(z), 12, breadth=breadth(z)).n_clusters == 1
+    assert choose_number(twice(tilted), 12, breadth=breadth(tilted)).n_clusters == 1
 
 
 def test_the_valley_between_two_clusters_is_counted_by_hand() -> None:

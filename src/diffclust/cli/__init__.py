@@ -42,10 +42,6 @@ def _root(
 ) -> None:
     if context.invoked_subcommand != "fit" and int(os.environ.get("LOCAL_WORLD_SIZE", 1)) > 1:  # torchrun's
         raise Wrong(f"{context.invoked_subcommand}: only 'fit' can run in several processes.")
-    if context.invoked_subcommand in ("fit", "demo"):
-        from .memory import keep_memory
-
-        keep_memory()
 
 
 for command in (methods, describe, fit, predict, explain, report, compare, demo, reproduce):  # as --help lists them

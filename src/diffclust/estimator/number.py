@@ -15,7 +15,7 @@ from ..engine.restart import Restart
 from ..engine.rows import TensorRows
 from ..engine.runtime import choose_device, restart_seeds, seeded
 from ..nn.layout import laid_out_by
-from ..nn.number import NEXT_TO_BEST, NOTHING_IN_ROWS, UNDECIDED, Choice, View, choose_number, clearer
+from ..nn.number import NEXT_TO_BEST, NOTHING_IN_ROWS, UNDECIDED, Choice, View, breadth, choose_number, clearer
 from ..reading.inputs import Given
 from . import networks
 from .restarts import build_restarts
@@ -67,9 +67,10 @@ def _look(estimator: "PrototypeClusterer", given: Given) -> Choice:
         with seeded(seeds[1], device):
             u = plain.map(networks.scaled_rows(plain).to(device).scaled)
             most = most_clusters(estimator, n)
-            next_to_best = 1.0 if len(data.row_shape) == 3 else NEXT_TO_BEST
+            images = len(data.row_shape) == 3
+            strict, broad = (1.0, 0.0) if images else (NEXT_TO_BEST, breadth(u))
             return clearer(
-                choose_number((first, second), most, next_to_best=next_to_best),
+                choose_number((first, second), most, next_to_best=strict, breadth=broad),
                 choose_number((View(u, halves[0]), View(u, halves[1])), most, NOTHING_IN_ROWS),
             )
 

@@ -23,6 +23,11 @@ the line from its centre to that of any other, again as the other encoder sees i
 ends. The first is so for a Gaussian of some dimensions, the second for a square or a cube, which halves can agree to
 cut in four. A cluster with a valley around it is looked for at every k, since many that touch may be right, too.
 
+Rows that vary in many directions, such as texts, need no valley where the two agree. There is no end of ways to cut a
+single cloud of them, so that two halves do not find the same. Where the `breadth` of the rows is at least `BROAD`, what
+the two agree on beyond chance (see `shared_information`) is evidence from `AGREED` on, for any k above `FEW`: a long
+cloud is always cut across.
+
 Where a half of the rows shows too little, both encoders may learn from more. Then all of this is measured on the rows
 that only one of them, or neither, has learnt from: on the others they agree about accidents, too.
 """
@@ -42,6 +47,8 @@ NOTHING = 0.15  # silhouettes below say that nothing was found
 NOTHING_IN_ROWS = 0.25  # of the rows themselves, which an encoder has not pulled apart: uniform noise has up to 0.2
 NEXT_TO_BEST = 0.97  # share of the best score from which a smaller number is as good
 VALLEY = 0.5  # a cluster is apart where the density between it and any other is less than this share of theirs
+BROAD, FEW = 10.0, 4  # breadth of rows whose agreement on more than a few clusters is evidence by itself
+AGREED = 0.5  # from which it is: single clouds of such breadth have up to 0.26
 APART = 0.1  # share of rows that must be in such clusters, or outside of them: a few far out make none
 WINDOW = 0.15  # half the width in which that density is taken, as a share of the way between two centres
 MEASURED = 1_000  # rows that clusters are found on, and as many that they are measured on: costs grow with the square
@@ -69,9 +76,14 @@ class View(NamedTuple):
 
 
 def choose_number(
-    views: tuple[View, View], most: int, nothing: float = NOTHING, next_to_best: float = NEXT_TO_BEST
+    views: tuple[View, View],
+    most: int,
+    nothing: float = NOTHING,
+    next_to_best: float = NEXT_TO_BEST,
+    breadth: float = 0.0,
 ) -> Choice:
-    """The number of clusters of the rows, from 1 to `most`, as these two see them."""
+    """The number of clusters of the rows, from 1 to `most`, as these two see them. `breadth` is that of the rows; where
+    it is not given, their agreement is no evidence."""
     both = torch.isin(views[0].trained_on, views[1].trained_on)
     asked = torch.ones(len(views[0].z), dtype=torch.bool, device=both.device)
     asked[views[0].trained_on[both]] = False
@@ -84,7 +96,7 @@ def choose_number(
     seen = [view.z[measured] for view in views]
     apart = [torch.cdist(z, z) for z in seen]
     found = [_clusters(view, candidates) for view in views]
-    silhouettes, agreements, scores, valleys = [], [], [], []
+    silhouettes, agreements, scores, valleys, evident = [], [], [], [], False
     for i, k in enumerate(candidates):
         labels = [squared_distances(z, each[i]).argmin(1) for z, each in zip(seen, found, strict=True)]
         crossed = list(zip(labels, reversed(seen), reversed(apart), strict=True))  # each by the other's measure
@@ -93,8 +105,10 @@ def choose_number(
         agreements.append(agreement(labels[0], labels[1], k))
         scores.append(silhouettes[-1] * agreements[-1] * torch.stack(told_apart).mean().item())
         valleys.append(torch.stack([_deepest(valley(z, each, k), each) for each, z, _ in crossed]).mean().item())
+        if k > FEW and breadth >= BROAD:
+            evident |= shared_information(labels[0], labels[1], k) >= AGREED
     best = int(torch.tensor(scores).argmax())
-    if silhouettes[best] >= nothing and min(valleys) < VALLEY:
+    if silhouettes[best] >= nothing and (evident or min(valleys) < VALLEY):
         n_clusters = next(
             k for k, score in zip(candidates, scores, strict=True) if score >= next_to_best * scores[best]
         )
@@ -131,6 +145,36 @@ def agreement(a: Tensor, b: Tensor, k: int) -> float:
     """The share of rows in the same of k clusters by labels a and b (n,), once clusters are matched one to one."""
     table = torch.bincount(k * a + b, minlength=k * k).view(k, k).cpu().numpy()
     return float(table[linear_sum_assignment(table, maximize=True)].sum() / len(a))
+
+
+def shared_information(a: Tensor, b: Tensor, k: int) -> float:
+    """Of labels a and b (n,), 0 to k - 1: their mutual information, as a share of their mean entropy, both less what it
+    would be by chance (Vinh, Epps, Bailey: "Information theoretic measures for clusterings comparison", JMLR 2010). By
+    chance, clusters of r and c rows have m in common with the probability of a hypergeometric distribution. 0 where
+    one of the two has a single cluster."""
+    n = len(a)
+    table = torch.bincount(k * a + b, minlength=k * k).view(k, k).double().cpu()
+    sizes = table.sum(1), table.sum(0)
+    r, c = sizes[0][sizes[0] > 0][:, None, None], sizes[1][sizes[1] > 0][:, None]
+    if len(r) == 1 or len(c) == 1:
+        return 0.0
+    entropy = -(torch.xlogy(r / n, r / n).sum() + torch.xlogy(c / n, c / n).sum()) / 2
+    information = torch.xlogy(table / n, n * table / (sizes[0][:, None] * sizes[1]).clamp_min(1)).sum()
+    m = torch.arange(1, 1 + min(int(r.max()), int(c.max())), dtype=torch.double)
+    of_n = torch.tensor(n + 1, dtype=torch.double).lgamma()
+    log_chance = sum((x + 1).lgamma() for x in (r, c, n - r, n - c)) - of_n
+    log_chance = log_chance - sum((x + 1).clamp_min(1).lgamma() for x in (m, r - m, c - m, n - r - c + m))
+    possible = (m <= r) & (m <= c) & (m >= r + c - n)
+    expected = (log_chance.exp() * possible * torch.xlogy(m / n, n * m / (r * c))).sum()
+    return ((information - expected) / (entropy - expected).clamp_min(torch.finfo(torch.double).eps)).item()
+
+
+def breadth(x: Tensor) -> float:
+    """In how many directions rows x (n, d) vary: Σ λ / max λ of the variances λ along them. It is d where they are
+    equal, and one on a line."""
+    x = x.double() - x.double().mean(0)
+    square = x.T @ x if x.shape[1] <= len(x) else x @ x.T
+    return (square.trace() / torch.linalg.eigvalsh(square)[-1].clamp_min(torch.finfo(x.dtype).tiny)).item()
 
 
 def silhouette(distances: Tensor, labels: Tensor, k: int) -> Tensor:
