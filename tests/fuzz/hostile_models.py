@@ -63,7 +63,8 @@ class Models:
 
     def read(self, folder, X):
         model = diffclust.load(folder, device="cpu")
-        X = X[:, : model.n_features_in_] if X.ndim == 2 else X
+        if isinstance(X, np.ndarray) and X.ndim == 2:
+            X = X[:, : model.n_features_in_]
         labels, chances = model.predict(X), model.predict_proba(X)
         assert np.isfinite(chances).all(), "an answer that is not a number"
         assert np.abs(chances.sum(1) - 1).max() < 1e-3, "probabilities that do not sum to one"
