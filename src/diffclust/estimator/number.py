@@ -93,7 +93,9 @@ def _views(
     restarts: list[Restart] = []
     for seed, part in zip(seeds, parts, strict=True):
         half_fit = _without_clustering(estimator, seed, epochs, neighbours)
-        (restart,) = build_restarts(half_fit, replace(given, rows=TensorRows(x[part])), quiet=len(restarts) > 0)
+        rows = replace(given, rows=TensorRows(x[part]))
+        # by the cosine alone, with which the thresholds of `nn.number` were chosen
+        (restart,) = build_restarts(half_fit, rows, quiet=len(restarts) > 0, directions_alone=True)
         restarts.append(restart)
     train(restarts)
     views = []

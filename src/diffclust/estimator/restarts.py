@@ -34,7 +34,11 @@ FEWEST_NEIGHBOURS = 4  # of a row
 
 
 def build_restarts(
-    estimator: "PrototypeClusterer", given: Given, quiet: bool = False, knowledge: Knowledge | None = None
+    estimator: "PrototypeClusterer",
+    given: Given,
+    quiet: bool = False,
+    knowledge: Knowledge | None = None,
+    directions_alone: bool = False,
 ) -> list[Restart]:
     """Build everything that training needs; raises if the network does not fit the data."""
     processes, device = current_processes(), choose_device(estimator.device)
@@ -45,7 +49,7 @@ def build_restarts(
     data.scale = _scale(estimator, given, data)
     data.knowledge = None if knowledge is None else knowledge.to(device)
     if neighbours:
-        data.graph = neighbour_graph(data, estimator.n_clusters)
+        data.graph = neighbour_graph(data, estimator.n_clusters, directions_alone)
     if callable(estimator.augment):
         _check_augment(estimator.augment, data)
     watchers = Watchers(estimator, quiet)
@@ -83,9 +87,10 @@ def _scale(estimator: "PrototypeClusterer", given: Given, data: Data) -> Tensor 
     return networks.even_units(data.summary, each=bool(estimator.scale))
 
 
-def neighbour_graph(data: Data, n_clusters: int = 1) -> NeighbourGraph:
+def neighbour_graph(data: Data, n_clusters: int = 1, directions_alone: bool = False) -> NeighbourGraph:
     """The k-nearest-neighbour graph: in the units that the network sees, or, for texts, by the cosine of their words.
-    A row has at most half as many neighbours as an average cluster has rows: more would be in other clusters."""
+    A row has at most half as many neighbours as an average cluster has rows: more would be in other clusters.
+    `directions_alone`: rows of many columns are compared by their cosine alone."""
     if networks.compared_as_they_are(data):
         near = neighbours_by_words(_sparse(data))
         if near is not None:
@@ -97,7 +102,8 @@ def neighbour_graph(data: Data, n_clusters: int = 1) -> NeighbourGraph:
         n_neighbors = min(NEIGHBOURS, max(FEWEST_NEIGHBOURS, len(data) // (2 * n_clusters)))
         if not units.directions:
             return NeighbourGraph.of(data.map(units.encode), n_neighbors, "euclidean")
-        if data.scale is not None or networks.is_sparse(data.summary):  # a count's length is how much was counted
+        counts = networks.is_sparse(data.summary)  # the length of a row is how much was counted
+        if directions_alone or counts or data.scale is not None:
             return NeighbourGraph.of(data.map(units.encode), n_neighbors)
         return NeighbourGraph.of(_places_and_directions(data, units), n_neighbors, "euclidean")
 
