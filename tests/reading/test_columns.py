@@ -318,6 +318,14 @@ def test_few_columns_are_filled(d):
     assert np.isfinite(Fill.fit(rows).transform(rows)).all()
 
 
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_a_column_whose_mean_is_no_number_leaves_the_others_filled():
+    rows = low_rank(d=6)
+    rows[:, 0] = np.finfo(np.float64).max  # the sum is infinite
+    rows[::4, 1] = np.nan
+    assert np.isfinite(Fill.fit(rows).transform(rows)[:, 1]).all()
+
+
 # --- words
 
 

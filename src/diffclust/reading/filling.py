@@ -32,9 +32,10 @@ class Fill:
         """Of rows (n, d) with NaN for blanks; every column has at least one value."""
         mean, low, high = np.nanmean(rows, 0), np.nanmin(rows, 0), np.nanmax(rows, 0)
         deviation = np.nanstd(rows, 0)
-        deviation = np.where(deviation > 1e-12 * np.abs(mean), deviation, 1.0)
+        varies = deviation > 1e-12 * np.abs(mean)
+        deviation = np.where(varies, deviation, 1.0)
         some = rows[np.linspace(0, len(rows) - 1, min(len(rows), ROWS)).astype(int)]
-        u = (some - mean) / deviation
+        u = np.where(varies | np.isnan(some), (some - mean) / deviation, 0.0)  # else what rounding left, however large
         factors, noise = _learn(np.nan_to_num(u), ~np.isnan(u), min(FACTORS, u.shape[1] // 2))
         return cls(mean, deviation, low, high, factors, noise)
 
