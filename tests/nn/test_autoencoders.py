@@ -40,6 +40,24 @@ def test_images_go_in_and_come_back_in_their_own_shape(kind, shape):
     torch.testing.assert_close(network.reconstruction_loss(x, z), F.mse_loss(network.decode(z), x))
 
 
+CONVOLUTIONAL = ["conv", "conv-pool", "residual"]
+
+
+@pytest.mark.parametrize("kind", CONVOLUTIONAL)
+@pytest.mark.parametrize(("shape", "shrink"), [((3, 16, 16), 2), ((1, 17, 23), 2), ((1, 13, 20), 3)])
+def test_convolutions_see_the_means_of_squares(kind, shape, shrink):
+    network, x = small(kind, shape, shrink=shrink), torch.rand(2, *shape)
+    assert network.decode(network.encode(x)).shape == x.shape
+    _, h, w = shape
+    means = torch.stack([
+        torch.stack([x[..., i : i + shrink, j : j + shrink].mean((2, 3)) for j in range(0, w, shrink)], -1)
+        for i in range(0, h, shrink)
+    ], -2)  # fmt: skip
+    plain = small(kind, tuple(means.shape[1:]))
+    plain.load_state_dict(dict(zip(plain.state_dict(), network.state_dict().values(), strict=True)))
+    torch.testing.assert_close(network.encode(x), plain.encode(means))
+
+
 @pytest.mark.parametrize("kind", ["dense", "identity"])
 def test_rows_go_in_and_come_back(kind):
     network, x = small(kind, (7,)), torch.randn(5, 7)
@@ -48,14 +66,14 @@ def test_rows_go_in_and_come_back(kind):
     assert network.decode(z).shape == x.shape
 
 
-@pytest.mark.parametrize("kind", ["conv", "conv-pool", "residual"])
+@pytest.mark.parametrize("kind", CONVOLUTIONAL)
 @pytest.mark.parametrize(("shape", "size"), [((1, 3, 3), "3x3"), ((3, 9, 2), "9x2")])
 def test_an_image_too_small_is_refused_with_its_size(kind, shape, size):
     with pytest.raises(ValueError, match=f"{size} are too small for the {kind} network: it needs 4x4"):
         small(kind, shape)
 
 
-@pytest.mark.parametrize("kind", ["conv", "conv-pool", "residual"])
+@pytest.mark.parametrize("kind", CONVOLUTIONAL)
 def test_convolutions_refuse_rows(kind):
     with pytest.raises(ValueError, match=rf"{kind} network needs images .* not rows of \(10,\)"):
         small(kind, (10,))

@@ -593,6 +593,17 @@ def test_photographs_are_turned_upright(tmp_path):
     assert X[0, 20:].min() > 225
 
 
+@pytest.mark.parametrize(("size", "shape"), [((300, 150), (64, 128)), ((129, 128), (127, 128)), ((128, 40), (40, 128))])
+def test_large_images_are_reduced_in_proportion(tmp_path, size, shape):
+    picture = Image.new("L", size, 40)
+    picture.paste(200, (0, 0, size[0] // 2, size[1]))
+    picture.save(tmp_path / "a.png")
+    X, _, _ = read(tmp_path)
+    assert X.shape == (1, *shape)
+    assert (X[0, :, : shape[1] // 2 - 2] == 200).all()
+    assert (X[0, :, shape[1] // 2 + 2 :] == 40).all()
+
+
 def test_images_in_the_shape_of_an_earlier_fit(tmp_path):
     picture(tmp_path / "a.png", size=(10, 10), mode="RGB", value=(255, 0, 0))
     grey = read(tmp_path, image_shape=(1, 4, 5)).X

@@ -12,7 +12,7 @@ from sklearn.exceptions import NotFittedError
 import diffclust
 from conftest import ESTIMATORS
 from diffclust import TELL, extras
-from diffclust.nn.autoencoders import Identity
+from diffclust.nn.autoencoders import ConvAutoencoder, Identity
 
 pytestmark = [
     pytest.mark.usefixtures("one_table_of_operators"),
@@ -72,6 +72,13 @@ def test_integer_images_are_scaled_inside(digits, answers):
     images = (digits[0] * 255).astype(np.uint8)
     model = TELL(4, network="identity", epochs=2, random_state=0, device="cpu").fit(images)
     answers(model, images, samples=images.astype(np.float32))
+
+
+def test_large_images_are_shrunk_inside(answers):
+    images = np.random.default_rng(0).random((12, 33, 50)).astype(np.float32)
+    network = ConvAutoencoder((1, 33, 50), 3, hidden=8, shrink=2)
+    model = TELL(2, network=network, pretrain_epochs=1, epochs=1, random_state=0, device="cpu").fit(images)
+    answers(model, images)
 
 
 def test_images_and_where_torch_cannot_be_imported(fit_of, digits, answers, tmp_path):

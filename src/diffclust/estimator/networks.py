@@ -11,10 +11,23 @@ from ..engine.data import Data, Summary
 from ..engine.rows import Rows
 from ..engine.runtime import seeded
 from ..nn.autoencoders import NETWORKS, Autoencoder, Identity, ScaledRows, Wrapped
+from ..nn.autoencoders.images import Convolutional
 from ..nn.autoencoders.rows import FEW_COLUMNS
 from ..nn.dimension import local_dimension
 
 BARELY = 1e-6
+SPARSE = 0.5  # non-negative rows with a larger share of zeros: counts, words, categories
+OTHER_UNITS = 5.0  # times that the reach of wide columns is that of narrow ones, where their units differ
+ONE_FAR = 10.0  # times that one column reaches as far as the median one, where it alone is of another unit
+TWO_VALUES = 2**-0.5  # how far apart the two values of a column are, where others have a deviation of one
+WIDE = 100  # columns: rows that have more are seen through so many principal components
+SAMPLE, VALUES = 10_000, 2**26  # rows these are found from, and the values they have together, at most
+FEW_WAYS = 5.0  # images with a smaller intrinsic dimension are views of the same objects
+FEWEST_VIEWS = 100  # images: of fewer, one cannot tell
+ASKED, AMONG = 500, 20_000  # images that this is told from, and those that they are compared with, at most
+COARSE = 16  # pixels a side, in which they are: what a camera adds to each pixel is averaged away
+CONVOLVED = 32  # a convolution of an image twice as large takes four times as long
+ONE_LENGTH = 1.01  # rows the longest of which is at most so many times the shortest
 
 
 def choose_kind(wish: str, row_shape: tuple[int, ...]) -> str:
@@ -39,17 +52,9 @@ def units(values: Summary, row_shape: tuple[int, ...]) -> tuple[Tensor, Tensor]:
     return torch.tensor(values.low), torch.tensor(values.high - values.low or 1.0)
 
 
-SPARSE = 0.5  # non-negative rows with a larger share of zeros: counts, words, categories
-OTHER_UNITS = 5.0  # times that the reach of wide columns is that of narrow ones, where their units differ
-ONE_FAR = 10.0  # times that one column reaches as far as the median one, where it alone is of another unit
-TWO_VALUES = 2**-0.5  # how far apart the two values of a column are, where others have a deviation of one
-WIDE = 100  # columns: rows that have more are seen through so many principal components
-SAMPLE, VALUES = 10_000, 2**26  # rows these are found from, and the values they have together, at most
-FEW_WAYS = 5.0  # images with a smaller intrinsic dimension are views of the same objects
-FEWEST_VIEWS = 100  # images: of fewer, one cannot tell
-ASKED, AMONG = 500, 20_000  # images that this is told from, and those that they are compared with, at most
-COARSE = 16  # pixels a side, in which they are: what a camera adds to each pixel is averaged away
-ONE_LENGTH = 1.01  # rows the longest of which is at most so many times the shortest
+def shrink(row_shape: tuple[int, ...]) -> int:
+    """How many times smaller convolutions see images of this shape: about `CONVOLVED` pixels on the shorter side."""
+    return max(1, round(min(row_shape[1:]) / CONVOLVED))
 
 
 class RowUnits(NamedTuple):
@@ -200,11 +205,12 @@ def build(
     if rescale == "mean":
         shift = values.mean.cpu()
     bounded = rescale is True and len(data.row_shape) == 3
+    smaller = {"shrink": shrink(data.row_shape)} if issubclass(cls, Convolutional) else {}
     plain = cls(
         data.row_shape,
         embedding_dim,
         output="sigmoid" if bounded else "linear",
-        **options.get(kind, {}),
+        **{**smaller, **options.get(kind, {})},
     )
     plain.set_units(shift, scale)
     return plain

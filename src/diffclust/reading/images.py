@@ -14,6 +14,7 @@ from ..extras import extra
 from .unpacking import TooMuch, check_unpacked
 
 BYTES = 4  # a pixel, unpacked
+LARGEST = 128  # pixels a side: larger images would need the memory of photographs, for networks that see smaller ones
 ENDINGS = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff")
 
 
@@ -35,12 +36,14 @@ def read_images(
     folder: Path, shape: tuple[int, ...] | None, bits: int | None
 ) -> tuple[NDArray[Any], NDArray[Any] | None]:
     """The images, and the names of their sub-folders where all lie in one; brought to `shape` (channels, h, w) and to
-    so many `bits` a pixel, or to what is commonest among them."""
+    so many `bits` a pixel, or to what is commonest among them, with at most `LARGEST` pixels a side."""
     extra("PIL.Image", "data", "Reading images", package="Pillow")
     places = image_places(folder)
     paths = [folder.joinpath(*parts) for parts in places]
     if shape is None:
         (height, width), _ = Counter(map(_size, paths)).most_common(1)[0]
+        reduction = max(1, max(height, width) / LARGEST)
+        height, width = max(1, round(height / reduction)), max(1, round(width / reduction))
     elif len(shape) == 3 and shape[0] in (1, 3):
         height, width = shape[1:]
     else:

@@ -1,6 +1,7 @@
 """Convolutional networks: those of TELL and k-meansNet, and a deeper one."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import nn
@@ -19,9 +20,39 @@ def image_shape(input_shape: Sequence[int], smallest: int, network: str) -> tupl
     return c, h, w
 
 
-class ConvAutoencoder(Autoencoder):
+class Convolutional(Autoencoder):
+    """Convolutions see the mean of each square of `shrink` x `shrink` pixels, and decoded images are enlarged to the
+    original size: on large images, convolutions would take most of the time for details that clusters do not need."""
+
+    name: str
+
+    def __init__(
+        self, input_shape: Sequence[int], embedding_dim: int, output: Output, shrink: int, **config: Any
+    ) -> None:
+        super().__init__(input_shape, embedding_dim, output)
+        self.config |= {**config, "shrink": shrink}
+        c, h, w = image_shape(self.input_shape, 4 * shrink, self.name)
+        self.seen = c, -(-h // shrink), -(-w // shrink)  # the shape that convolutions see
+
+    def shrinking(self) -> list[nn.Module]:
+        """The first layers of the encoder."""
+        shrink = self.config["shrink"]
+        return [nn.AvgPool2d(shrink, ceil_mode=True, count_include_pad=False)] if shrink > 1 else []
+
+    def enlarging(self) -> list[nn.Module]:
+        """The last layers of the decoder."""
+        return [nn.Upsample(self.input_shape[1:], mode="bilinear")] if self.config["shrink"] > 1 else []
+
+
+class ConvAutoencoder(Convolutional):
     """TELL's network: 3x3 convolutions 16-32-32-16, two of them with stride 2, batch norm and ReLU after each,
-    then 256-embedding; mirrored. Any size from 4x4, odd ones included."""
+    then 256-embedding; mirrored. Any size from 4x4, odd ones included.
+
+    Args:
+        shrink: convolutions see images so many times smaller.
+    """
+
+    name = "conv"
 
     def __init__(
         self,
@@ -30,12 +61,12 @@ class ConvAutoencoder(Autoencoder):
         output: Output = "linear",
         hidden: int = 256,
         variational: bool = False,
+        shrink: int = 1,
     ) -> None:
-        super().__init__(input_shape, embedding_dim, output)
-        self.config |= {"hidden": hidden, "variational": variational}
+        super().__init__(input_shape, embedding_dim, output, shrink, hidden=hidden, variational=variational)
         self.variational = variational
         inside = embedding_dim * (1 + variational)
-        c, h, w = image_shape(self.input_shape, 4, "conv")
+        c, h, w = self.seen
         h2, w2 = (h + 1) // 2, (w + 1) // 2  # after each stride of 2
         h4, w4 = (h2 + 1) // 2, (w2 + 1) // 2
 
@@ -49,7 +80,7 @@ class ConvAutoencoder(Autoencoder):
             return 1 - height % 2, 1 - width % 2  # what a stride of 2 lost to rounding
 
         self.encoder = Chain(
-            *down(c, 16, 1), *down(16, 32, 2), *down(32, 32, 1), *down(32, 16, 2),
+            *self.shrinking(), *down(c, 16, 1), *down(16, 32, 2), *down(32, 32, 1), *down(32, 16, 2),
             nn.Flatten(), nn.Linear(16 * h4 * w4, hidden), nn.ReLU(inplace=True), nn.Linear(hidden, inside),
         )  # fmt: skip
         self.decoder = Chain(
@@ -58,19 +89,22 @@ class ConvAutoencoder(Autoencoder):
             up(16, 32, 2, even(h2, w2)), nn.BatchNorm2d(32), nn.ReLU(inplace=True),
             up(32, 32, 1, (0, 0)), nn.BatchNorm2d(32), nn.ReLU(inplace=True),
             up(32, 16, 2, even(h, w)), nn.BatchNorm2d(16), nn.ReLU(inplace=True),
-            up(16, c, 1, (0, 0)),
+            up(16, c, 1, (0, 0)), *self.enlarging(),
         )  # fmt: skip
         self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
 
-class PoolingAutoencoder(Autoencoder):
+class PoolingAutoencoder(Convolutional):
     """k-meansNet's network: 5x5 convolutions 64 and 32, each followed by 2x2 pooling, then 1024-embedding with
     a sigmoid at the bottleneck; mirrored, with up-sampling where the encoder pools.
 
     Args:
         glorot: first weights as Glorot and Bengio draw them, biases zero. From torch's own the network may stay at the
             mean image, with one embedding for all.
+        shrink: convolutions see images so many times smaller.
     """
+
+    name = "conv-pool"
 
     def __init__(
         self,
@@ -80,15 +114,17 @@ class PoolingAutoencoder(Autoencoder):
         hidden: int = 1024,
         bottleneck: Output = "sigmoid",
         glorot: bool = False,
+        shrink: int = 1,
     ) -> None:
-        super().__init__(input_shape, embedding_dim, output)
-        self.config |= {"hidden": hidden, "bottleneck": bottleneck, "glorot": glorot}
-        c, h, w = image_shape(self.input_shape, 4, "conv-pool")
+        super().__init__(
+            input_shape, embedding_dim, output, shrink, hidden=hidden, bottleneck=bottleneck, glorot=glorot
+        )
+        c, h, w = self.seen
         h2, w2 = (h + 1) // 2, (w + 1) // 2
         h4, w4 = (h2 + 1) // 2, (w2 + 1) // 2
         squash: list[nn.Module] = [nn.Sigmoid()] if bottleneck == "sigmoid" else []
         self.encoder = nn.Sequential(
-            nn.Conv2d(c, 64, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2, ceil_mode=True),
+            *self.shrinking(), nn.Conv2d(c, 64, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2, ceil_mode=True),
             nn.Conv2d(64, 32, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2, ceil_mode=True),
             nn.Flatten(), nn.Linear(32 * h4 * w4, hidden), nn.ReLU(), nn.Linear(hidden, embedding_dim), *squash,
         )  # fmt: skip
@@ -96,17 +132,23 @@ class PoolingAutoencoder(Autoencoder):
             nn.Linear(embedding_dim, hidden), nn.ReLU(),
             nn.Linear(hidden, 32 * h4 * w4), nn.ReLU(), nn.Unflatten(1, (32, h4, w4)),
             nn.Upsample((h2, w2)), nn.Conv2d(32, 64, 5, padding=2), nn.ReLU(),
-            nn.Upsample((h, w)), nn.Conv2d(64, c, 5, padding=2),
+            nn.Upsample((h, w)), nn.Conv2d(64, c, 5, padding=2), *self.enlarging(),
         )  # fmt: skip
         if glorot:
             draw_glorot(self)
         self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
 
-class ResidualAutoencoder(Autoencoder):
+class ResidualAutoencoder(Convolutional):
     """For photographs: 3x3 convolutions of 64, 128 and 256 maps with batch norm, the latter two of stride 2 and each
     followed by a residual block of two more; the mean over the image, then linear (after He et al., 2016, with eight
-    layers). The decoder is a small one."""
+    layers). The decoder is a small one.
+
+    Args:
+        shrink: convolutions see images so many times smaller.
+    """
+
+    name = "residual"
 
     def __init__(
         self,
@@ -114,20 +156,21 @@ class ResidualAutoencoder(Autoencoder):
         embedding_dim: int = 10,
         output: Output = "linear",
         maps: Sequence[int] = (64, 128, 256),
+        shrink: int = 1,
     ) -> None:
-        super().__init__(input_shape, embedding_dim, output)
-        self.config |= {"maps": list(maps)}
-        c, h, w = image_shape(self.input_shape, 4, "residual")
+        super().__init__(input_shape, embedding_dim, output, shrink, maps=list(maps))
+        c, h, w = self.seen
         first, second, third = maps
         h4, w4 = -(-h // 4), -(-w // 4)
         self.encoder = nn.Sequential(
-            *_normed(c, first), *_normed(first, second, 2), Residual(second), *_normed(second, third, 2),
-            Residual(third), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(third, embedding_dim),
+            *self.shrinking(), *_normed(c, first), *_normed(first, second, 2), Residual(second),
+            *_normed(second, third, 2), Residual(third), nn.AdaptiveAvgPool2d(1), nn.Flatten(),
+            nn.Linear(third, embedding_dim),
         )  # fmt: skip
         self.decoder = nn.Sequential(
             nn.Linear(embedding_dim, first * h4 * w4), nn.Unflatten(1, (first, h4, w4)), nn.BatchNorm2d(first),
             nn.ReLU(), nn.Upsample((-(-h // 2), -(-w // 2))), *_normed(first, first // 2), nn.Upsample((h, w)),
-            nn.Conv2d(first // 2, c, 3, padding=1),
+            nn.Conv2d(first // 2, c, 3, padding=1), *self.enlarging(),
         )  # fmt: skip
         self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
