@@ -5,6 +5,7 @@ import errno
 import json
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import time
@@ -15,6 +16,8 @@ from PIL import Image
 
 import diffclust
 from diffclust import cli
+from diffclust.cli import fitting
+from diffclust.engine import checkpoint
 from diffclust.saving import folder as saving_folder
 from diffclust.saving.folder import (
     BESIDE,
@@ -29,7 +32,7 @@ from diffclust.saving.folder import (
     WORDS,
     read_folder,
 )
-from processes import PROCESSES, command
+from processes import PROCESSES, command, command_that_waits
 
 SHORT = ("--epochs", "2", "--set", "pretrain_epochs=2", "--quiet", "--device", "cpu")
 
@@ -184,6 +187,79 @@ def test_training_survives_a_full_disk(run, rows, tmp_path, monkeypatch):
     assert (tmp_path / "a" / LABELS).read_bytes() == (tmp_path / "whole" / LABELS).read_bytes()
 
 
+@pytest.fixture
+def read_only(monkeypatch):
+    """A folder is made read-only for a user who is not root."""
+
+    def forbid(folder):
+        may = os.access
+
+        def access(path, mode, **options):
+            return not (mode & os.W_OK and os.path.abspath(path) == str(folder)) and may(path, mode, **options)
+
+        monkeypatch.setattr(os, "access", access)
+
+    return forbid
+
+
+@pytest.mark.parametrize(
+    ("option", "folder", "says"),
+    [
+        ("--out", "there", "--out there: there cannot be written to."),
+        ("--out", "there/new", "--out there/new: there cannot be written to."),
+        ("--checkpoint", "there", "--checkpoint there: there cannot be written to."),
+        ("--checkpoint", "there/new", "--checkpoint there/new: there cannot be written to."),
+        ("--checkpoint", "x.npy", "--checkpoint x.npy is a file, not a folder."),
+        ("--out", "link", "--out link is a link to what is not there."),
+        ("--checkpoint", "link", "--checkpoint link is a link to what is not there."),
+    ],
+)
+def test_a_place_that_cannot_be_written_to_is_said_before_the_work(
+    run, rows, tmp_path, monkeypatch, read_only, option, folder, says
+):
+    (tmp_path / "there").mkdir()
+    (tmp_path / "link").symlink_to("nowhere")
+    read_only(tmp_path / "there")
+    monkeypatch.setattr(diffclust.TELL, "fit", None)
+    places = {"--out": "a", "--checkpoint": "c", option: folder}
+    words = [word for pair in places.items() for word in pair]
+    assert run("fit", "x.npy", "-k", 3, *words, *SHORT) == (2, "", f"diffclust: {says}\n")
+    assert names(tmp_path) == ["link", "there", "x.npy"]
+
+
+def test_an_out_folder_that_vanished_is_made_again(run, rows, tmp_path, monkeypatch):
+    """With the folders above it; and where that cannot be, the training is kept."""
+    (tmp_path / "runs" / "a").mkdir(parents=True)
+    words = ("fit", rows, "-k", 3, "--out", "runs/a", "--checkpoint", "c", *SHORT)
+    save, what_happens = fitting._save, []
+
+    def later(*args):
+        what_happens.pop()()
+        save(*args)
+
+    monkeypatch.setattr(fitting, "_save", later)
+    what_happens.append(lambda: (shutil.rmtree("runs"), (tmp_path / "runs").write_text("a file")))
+    code, _, err = run(*words)
+    assert code
+    assert "not saved, but the training is in c: add --resume" in err
+    (tmp_path / "runs").unlink()
+    (tmp_path / "runs").mkdir()
+    what_happens.append(lambda: shutil.rmtree("runs"))
+    assert run(*words, "--resume")[0] == 0
+    assert diffclust.load("runs/a").n_clusters == 3
+
+
+def test_a_checkpoint_that_stays_spoils_no_saved_model(run, rows, tmp_path, monkeypatch):
+    def refuse(folder):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), "c")
+
+    monkeypatch.setattr(checkpoint.CheckpointFolder, "clear", refuse)
+    code, out, err = run("fit", rows, "-k", 3, "--out", "a", "--checkpoint", "c", *SHORT)
+    assert code == 0
+    assert "Saved to a" in out
+    assert "the model is saved, but its checkpoint in c was not removed: Permission denied" in err
+
+
 @pytest.mark.parametrize("ending", ["csv", "npy", "parquet"])
 def test_predict_on_a_full_disk(run, model, rows, tmp_path, full_disk, ending):
     (tmp_path / f"p.{ending}").write_text("former")
@@ -322,3 +398,61 @@ def test_two_ctrl_c_end_with_one(tmp_path):
     else:
         assert process.exitcode == 1
         assert "stopped" in said
+
+
+# --- SIGTERM
+
+
+@pytest.mark.full_size  # as in the other process
+def test_sigterm_leaves_a_word_and_a_whole_checkpoint(run, rows, tmp_path):
+    words = ("fit", "x.npy", "-k", "3", "--epochs", "5", "--set", "network=identity", "--device", "cpu")
+    kept = (*words, "--out", "a", "--checkpoint", "c", "--set", "checkpoint_every=1")
+    process = PROCESSES.Process(target=command_that_waits, args=[tmp_path, kept])
+    process.start()
+    try:
+        while process.is_alive() and not list(tmp_path.glob("c/*2.part")):
+            time.sleep(0.01)
+        for _ in range(2):  # as `timeout` sends it
+            os.kill(process.pid, signal.SIGTERM)
+        process.join(60)
+    finally:
+        process.kill()
+    assert process.exitcode == 143
+    assert (tmp_path / "err").read_text() == "diffclust: stopped by SIGTERM. Add --resume to continue from c.\n"
+    assert (tmp_path / "said").read_text() == ""
+    assert names(tmp_path / "c") == ["diffclust-00000000.ckpt", "diffclust-00000001.ckpt"]
+    assert not (tmp_path / "a").exists()
+    assert run(*kept, "--resume")[0] == 0
+    run(*words, "--out", "whole")
+    assert (tmp_path / "a" / LABELS).read_bytes() == (tmp_path / "whole" / LABELS).read_bytes()
+
+
+def test_sigterm_while_a_model_is_saved_leaves_the_former(run, rows, tmp_path, monkeypatch):
+    run("fit", rows, "-k", 3, "--out", "a", *SHORT)
+    former = {path.name: path.read_bytes() for path in (tmp_path / "a").iterdir()}
+
+    def stop(path):
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(0.05)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(saving_folder, "flush", stop)
+        code, _, err = run("fit", rows, "-k", 2, "--out", "a", "--checkpoint", "c", *SHORT)
+    assert (code, err) == (143, "diffclust: stopped by SIGTERM. Add --resume to continue from c.\n")
+    assert {path.name: path.read_bytes() for path in (tmp_path / "a").iterdir()} == former
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+def test_sigterm_is_left_to_the_caller(run, monkeypatch):
+    """To one that ignores it, and in one of several processes, where torchrun waits for the end."""
+    seen = []
+    monkeypatch.setattr(cli, "app", lambda *_, **__: seen.append(signal.getsignal(signal.SIGTERM)))
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    run("methods")
+    monkeypatch.delenv("WORLD_SIZE")
+    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    try:
+        run("methods")
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert seen == [signal.SIG_DFL, signal.SIG_IGN]

@@ -8,6 +8,7 @@ import signal
 import threading
 import time
 import warnings
+from unittest.mock import patch
 
 import numpy as np
 import torch
@@ -15,6 +16,7 @@ from sklearn.datasets import load_digits, make_blobs
 from sklearn.exceptions import ConvergenceWarning
 
 import diffclust
+from diffclust.engine import checkpoint
 from diffclust.engine.phase import Phase
 from diffclust.methods import METHODS
 from diffclust.nn import parallel
@@ -205,6 +207,17 @@ def errors(rank, folder):
     }
 
 
+def without_room(folder):
+    """A fit whose checkpoints cannot be written: the leader's trouble alone."""
+
+    def full(*_):
+        raise OSError("No space left on device")
+
+    with patch.object(checkpoint, "write_flushed", full), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return diffclust.TELL(4, device="cpu", checkpoint=folder, checkpoint_every=1, **KILLED).fit(images(KILLED_ROWS))
+
+
 def begin(**variables):
     """As a process of its own begins: a stranger to the tests' settings."""
     os.environ |= {**variables, "CUDA_VISIBLE_DEVICES": ""}
@@ -228,6 +241,7 @@ def together(folder, **variables):
             diffclust.TELL(3, network="identity", epochs=3, random_state=0).fit(folder / "rows.npy")
         )
         result["uninterrupted"] = outcome(diffclust.TELL(4, device="cpu", **KILLED).fit(images(KILLED_ROWS)))
+        result["full disk"] = outcome(without_room(folder / "full"))
         result["errors"] = errors(processes.rank, folder)
         # answers are not shared: one process may ask alone
         model = diffclust.TELL(3, network="identity", epochs=1, random_state=0).fit(rows())

@@ -1,5 +1,7 @@
 """A killed fit goes on as if nothing had happened; a damaged or foreign checkpoint is noticed."""
 
+import contextlib
+import errno
 import functools
 import hashlib
 import json
@@ -311,6 +313,106 @@ def test_a_folder_is_for_one_fit_at_a_time(blobs, tmp_path, monkeypatch):
     with pytest.raises(Killed):
         TELL(3, **settings, callbacks=[killer(0, "clustering", 1)]).fit(blobs[0])
     assert (TELL(3, **settings).fit(blobs[0]).labels_ == model.labels_).all()  # after an error, too
+
+
+# --- a folder that fails during a fit
+
+SHORT = {"network": "identity", "pretrain_epochs": 0, "epochs": 6, "random_state": 0, "device": "cpu"}
+
+
+def short(X, folder, *callbacks):
+    """A fit that writes a checkpoint after every epoch but the last."""
+    return TELL(3, **SHORT, checkpoint=folder, checkpoint_every=1, callbacks=callbacks).fit(X)
+
+
+@pytest.fixture
+def whole(blobs):
+    """The same fit without checkpoints."""
+    return TELL(3, **SHORT).fit(blobs[0])
+
+
+def at(epoch, act):
+    return lambda progress: act() if progress.epoch == epoch else None
+
+
+def test_a_folder_that_vanished_is_made_again(blobs, whole, tmp_path):
+    folder, seen = tmp_path / "a" / "ckpt", []
+    vanish = at(2, lambda: shutil.rmtree(tmp_path / "a"))
+    with pytest.raises(Killed):
+        short(blobs[0], folder, vanish, killer(-1, "clustering", 4))
+    model = short(blobs[0], folder, seen.append)
+    assert len(seen) == 2  # epochs that were left
+    assert (model.labels_ == whole.labels_).all()
+    assert not list(folder.iterdir())
+    vanish = at(5, lambda: shutil.rmtree(tmp_path / "a"))
+    assert (short(blobs[0], folder, vanish).labels_ == whole.labels_).all()
+
+
+@pytest.mark.parametrize(("call", "faults"), [("write_flushed", 1), ("write_flushed", 99), ("flush", 99)])
+def test_a_fit_outlives_a_full_disk(blobs, whole, tmp_path, monkeypatch, call, faults):
+    """With one word, however many checkpoints fail; where there is room again, they are written again."""
+    real, count = getattr(checkpoint, call), {"faults": 0}
+
+    def full(*args):
+        if count["faults"] < faults:
+            count["faults"] += 1
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return real(*args)
+
+    monkeypatch.setattr(checkpoint, call, full)
+    seen = []
+    keep = at(5, lambda: seen.extend(tmp_path.glob("*.ckpt")))
+    with pytest.warns(UserWarning, match=rf"checkpoint={tmp_path}: .* not be written .*No space left") as said:
+        model = short(blobs[0], tmp_path, keep)
+    assert sum(each.category is UserWarning for each in said) == 1
+    assert count["faults"] == min(faults, 6)  # the last is written before the fit is done, and then removed
+    assert bool(seen) == (faults == 1 or call == "flush")
+    assert (model.labels_ == whole.labels_).all()
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_read_only_folder_is_refused_before_training(blobs, tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != tmp_path)
+    with pytest.raises(PermissionError, match=rf"checkpoint: .* cannot be written to: '{tmp_path}'"):
+        short(blobs[0], tmp_path, at(0, pytest.fail))
+
+
+def test_a_checkpoint_that_cannot_be_removed_ends_no_fit(blobs, whole, tmp_path, monkeypatch):
+    def refuse(path, missing_ok=False):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+    lock_up = at(5, lambda: monkeypatch.setattr(Path, "unlink", refuse))
+    with pytest.warns(UserWarning, match="a checkpoint could not be .*Permission denied"):
+        model = short(blobs[0], tmp_path, lock_up)
+    assert (model.labels_ == whole.labels_).all()
+
+
+def test_a_folder_of_the_same_name_may_be_another_fits(blobs, whole, tmp_path):
+    """It is left to the other one, which has reserved it."""
+    folder, others = tmp_path / "ckpt", contextlib.ExitStack()
+
+    def replace():
+        shutil.rmtree(folder)
+        other = CheckpointFolder(folder)
+        others.enter_context(other.reserved())
+        other.write("of another fit")
+
+    with others, pytest.warns(UserWarning, match="another fit is at work in this folder"):
+        model = short(blobs[0], folder, at(2, replace))
+    assert (model.labels_ == whole.labels_).all()
+    assert CheckpointFolder(folder).read() == "of another fit"
+
+
+def test_a_stop_while_a_checkpoint_is_written_leaves_no_half_file(tmp_path, monkeypatch):
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    folder = CheckpointFolder(tmp_path)
+    folder.write("first")
+    monkeypatch.setattr(Path, "replace", stop)
+    with pytest.raises(KeyboardInterrupt):
+        folder.write("second")
+    assert [path.name for path in tmp_path.iterdir()] == ["diffclust-00000000.ckpt"]
 
 
 def test_a_checkpoint_waits_for_who_saves_what_came_out(blobs, tmp_path):

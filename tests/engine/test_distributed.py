@@ -167,6 +167,10 @@ def test_what_fails_in_one_fails_in_all(two, case, words):
         assert words in each["errors"][case]
 
 
+def test_a_full_disk_stops_no_process(two):
+    assert two[0]["full disk"] == two[1]["full disk"] == two[0]["uninterrupted"]
+
+
 @pytest.fixture
 def handlers_of_signals():
     """Those of before, afterwards: torch's own stay where it has started processes."""

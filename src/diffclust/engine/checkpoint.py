@@ -2,10 +2,11 @@
 
 A checkpoint is written to a temporary file, flushed to disk and renamed, and starts with its own SHA-256. The last two
 are kept, so at least one is complete at any moment. Tensors are safetensors, the rest is JSON: no pickle. A folder
-serves one fit at a time.
+serves one fit at a time. A checkpoint that cannot be written or removed ends no fit: that is a warning.
 """
 
 import contextlib
+import errno
 import functools
 import hashlib
 import inspect
@@ -23,7 +24,7 @@ from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 from torch import Tensor, nn
 
-from .disk import flush, naming, only_user, read_regular, write_flushed
+from .disk import Busy, flush, naming, only_user, read_regular, write_flushed
 from .distributed import ALONE, Processes
 
 STATE_FORMAT = 2  # of the state; 1 had no number
@@ -106,11 +107,27 @@ class CheckpointFolder:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise type(error)(error.errno, f"checkpoint: {error.strerror}", str(self.folder)) from error
+        self.inode = self._inode()
 
-    def reserved(self) -> contextlib.AbstractContextManager[None]:
+    def check_writable(self) -> None:
+        if not os.access(self.folder, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, "checkpoint: the folder cannot be written to", str(self.folder))
+
+    def reserved(self, patience: float | None = None) -> contextlib.AbstractContextManager[None]:
         """A context in which the folder belongs to one fit."""
         busy = f"checkpoint={self.folder}: another fit is at work in this folder. Give each fit a folder of its own."
-        return only_user(self.folder, busy, PATIENCE)
+        return only_user(self.folder, busy, PATIENCE if patience is None else patience)
+
+    def _inode(self) -> tuple[int, int]:
+        """What tells the folder from another one of the same name."""
+        status = self.folder.stat()
+        return status.st_dev, status.st_ino
+
+    def _still_reserved(self) -> contextlib.AbstractContextManager[None]:
+        """The same in the midst of a fit: a folder that vanished is made again, and what replaced the one that the fit
+        reserved is reserved, too."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        return contextlib.nullcontext() if self._inode() == self.inode else self.reserved(patience=0)
 
     def files(self) -> list[Path]:
         """Newest first; no files but our own."""
@@ -118,21 +135,24 @@ class CheckpointFolder:
 
     def write(self, state: Any) -> None:
         blob = pack(state)
-        files = self.files()
-        number = int(files[0].stem[-8:]) + 1 if files else 0
-        path = self.folder / (NAME.format(f"{number:08d}") + SUFFIX)
+        with self._still_reserved():
+            files = self.files()
+            number = int(files[0].stem[-8:]) + 1 if files else 0
+            self._write(self.folder / (NAME.format(f"{number:08d}") + SUFFIX), blob)
+            for old in self.files()[KEPT:]:
+                old.unlink(missing_ok=True)
+
+    def _write(self, path: Path, blob: bytes) -> None:
         aside = path.with_suffix(ASIDE)
         try:
             with naming(path, aside):
                 write_flushed(aside, hashlib.sha256(blob).digest() + blob)
                 aside.replace(path)
-        except OSError:
+        except BaseException:
             with contextlib.suppress(OSError):
                 aside.unlink(missing_ok=True)
             raise
         flush(self.folder)
-        for old in self.files()[KEPT:]:
-            old.unlink(missing_ok=True)
 
     def read(self) -> Any | None:
         """The newest whole state, or None; a damaged one is skipped with a warning."""
@@ -150,8 +170,9 @@ class CheckpointFolder:
 
     def clear(self) -> None:
         """Remove the checkpoints of a finished fit."""
-        for path in [*self.files(), *self.folder.glob(NAME.format("[0-9]" * 8) + ASIDE)]:
-            path.unlink(missing_ok=True)
+        with self._still_reserved():
+            for path in [*self.files(), *self.folder.glob(NAME.format("[0-9]" * 8) + ASIDE)]:
+                path.unlink(missing_ok=True)
 
 
 def snapshot(state: Any) -> Any:
@@ -193,6 +214,7 @@ class Checkpoint:
         """
         self.folder, self.every, self.processes = folder, every, processes
         self.has_news = False
+        self.has_warned = False
         self.state: dict[str, Any] = {
             "format": STATE_FORMAT,
             "identity": identity,
@@ -230,15 +252,27 @@ class Checkpoint:
             self.has_news = True
 
     def write(self) -> None:
-        """To the folder, where there is anything new."""
+        """To the folder, where there is anything new. The training is worth more than its checkpoint: where that cannot
+        be written, it goes on."""
         if self.folder is not None and self.has_news:
-            self.folder.write(self.state)
+            try:
+                self.folder.write(self.state)
+            except (OSError, Busy) as error:
+                self._warn_once(f"could not be written ({error}). Training goes on, and tries again at the next.")
         self.has_news = False
+
+    def _warn_once(self, trouble: str) -> None:
+        if not self.has_warned and self.folder is not None:
+            self.has_warned = True
+            warnings.warn(f"checkpoint={self.folder.folder}: a checkpoint {trouble}", UserWarning, stacklevel=3)
 
     def clear(self) -> None:
         """The fit is done: remove its files, except inside `keeping_checkpoints`."""
         if self.folder is not None and self.processes.leads and not _kept.get():
-            self.folder.clear()
+            try:
+                self.folder.clear()
+            except (OSError, Busy) as error:
+                self._warn_once(f"could not be removed ({error}), though the fit is done.")
 
 
 def comparable(value: Any) -> Any:

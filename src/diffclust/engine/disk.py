@@ -81,10 +81,14 @@ def read_regular(path: Path, most: int | None = None) -> bytes:
         os.close(handle)
 
 
+class Busy(ValueError):
+    """Somebody else is in the folder."""
+
+
 @contextlib.contextmanager
 def only_user(folder: Path, busy: str, patience: float) -> Iterator[None]:
     """Inside, nobody else is in the folder, in this process or another: they are waited for, and after `patience`
-    seconds that is a ValueError, `busy`. Not where there are no such locks: on Windows, and on some file systems."""
+    seconds that is an error, `Busy(busy)`. Not where there are no such locks: on Windows, and on some file systems."""
     if fcntl is None:
         yield
         return
@@ -104,7 +108,7 @@ def _lock(door: int, busy: str, until: float) -> None:
             fcntl.flock(door, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             if time.monotonic() > until:
-                raise ValueError(busy) from None
+                raise Busy(busy) from None
             time.sleep(0.01)
         except OSError:  # a file system without locks
             return
