@@ -123,7 +123,7 @@ def other(reading: str) -> str:
     if "views" not in reading:
         return "a classifier on ten codes of a convolutional autoencoder"
     network = "residual" if "deeper" in reading else "convolutional"
-    return f"a {network} network with contrastive crops, the best of eight rows with their scores in view"
+    return f"a {network} network with contrastive crops, added with the scores of the other rows in view"
 
 
 def spectral(data: str, published: tuple[str, str, str] | None, seeds: int) -> list[Row]:
