@@ -222,9 +222,9 @@ NOTES = (
     "scores on USPS in view. Of CIFAR-10 20,000 images, where the paper has all 60,000; views: two crops of an image, "
     "mirrored and in another light, have like codes. The paper has no COIL-20. AE + k-means, DEC and IDEC on MNIST and "
     "USPS are those of Deep k-Means' tables, where 90 % of the images are scored; on CIFAR-10 they have our "
-    "convolutional network. SpectralNet with its authors' settings for MNIST, but for the first step of its rate, "
-    "which would saturate a tanh 1,024 wide; they "
-    "learn distances from pairs of near codes, which is not done here."
+    "convolutional network. SpectralNet has its authors' settings for MNIST, Siamese network included, but for its "
+    "rate, which rises before it falls (their first steps would saturate a tanh 1,024 wide), and on codes of our dense "
+    "autoencoder, theirs being VaDE's. On pixels it has no Siamese network."
 )
 
 TABLES = (
