@@ -332,6 +332,8 @@ def judged(figure: float, readings: list[Reading]) -> tuple[str, str]:
     them had all that the paper's has, or came to rest before. Networks of ours decide nothing."""
     least = figure - NEAR
     readings = [each for each in readings if not each.other]
+    if not readings:
+        return PART, "networks of ours alone"
     first = readings[0]
     if first.mean >= least:
         return HOLDS, ""

@@ -243,6 +243,7 @@ def test_a_network_of_ours_reaches_a_figure_and_changes_no_verdict(page_writers)
     letter = papers.Reading("to the letter", [20.0, 22.0], {})
     ours = papers.Reading("ours", [95.0, 97.0], {"balance": 97.0}, other="a residual network")
     assert papers.judged(97.0, [letter, ours]) == (papers.NOT, "")
+    assert papers.judged(97.0, [ours]) == (papers.PART, "networks of ours alone")
     said = papers.reached_otherwise(97.0, [letter, ours])
     assert said == "; another network of ours reaches it: “ours”, 96.0 on 2 seeds, a residual network"
     assert papers.reached_otherwise(99.0, [letter, ours]) == papers.reached_otherwise(20.0, [letter]) == ""

@@ -34,7 +34,7 @@ ONLINE, ARRIVING = "mnist-train60k", "online: fit on 1000 test images, streamed 
 
 SHORT = {"epochs": 300}  # a tenth of the paper's
 SHORTER, SMALLER = "300 of 3,000 epochs", "a third of the images, 500 of 3,000 epochs"
-UNSAID = "300 epochs, the paper's unknown"  # of centres in the second of two stages
+UNSAID = "300 epochs, the paper does not say how many"  # of centres in the second of two stages
 TENTH, FREELY = ", 300 epochs", "not normalised"
 SHORTLY = Spec("mnist", "tell", "mnist", SHORT)
 ADAM = Spec("mnist", "tell", "mnist", {"optimizer": "adam", **SHORT})
