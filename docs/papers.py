@@ -158,8 +158,11 @@ class Reading:
     @property
     def short(self) -> str:
         """Why it has no verdict; empty where it has."""
-        rising = self.gain is None or self.gain > LEVEL
-        return self.part or (f"{self.shorter}, not level yet" if self.shorter and rising else "")
+        if self.part or not self.shorter:
+            return self.part
+        if self.gain is None:
+            return f"{self.shorter}, without a curve"
+        return f"{self.shorter}, still rising" if self.gain > LEVEL else ""
 
     @property
     def said(self) -> str:

@@ -224,7 +224,8 @@ def test_a_row_with_fewer_epochs_has_a_verdict_once_its_curve_is_level(page_writ
         return papers.judged(90.0, named)
 
     assert verdict(0.5) == verdict(-9.0) == verdict(3.0, 0.1) == (papers.NOT, "")
-    assert verdict(0.6) == verdict(None) == (papers.PART, "300 of 3,000 epochs, not level yet")
+    assert verdict(0.6) == (papers.PART, "300 of 3,000 epochs, still rising")
+    assert verdict(None) == (papers.PART, "300 of 3,000 epochs, without a curve")
     fewer = papers.Reading("fewer", [60.0], {}, part="a third of the images", shorter="300 epochs", gain=0.0)
     assert papers.judged(90.0, [fewer]) == (papers.PART, "a third of the images")
     assert fewer.said == "fewer: 60.0 (1; a third of the images; 300 epochs: +0.0)"
