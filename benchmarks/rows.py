@@ -117,7 +117,8 @@ def run(path: Path, method: str, seed: int, new_rows: bool) -> dict[str, Any]:
         labels = baseline(method, X[fitted], k, seed)
     else:
         model = getattr(diffclust, method)(k, random_state=seed, device="cpu").fit(X[fitted])
-        labels, network = model.labels_, type(model.model_.autoencoder).__name__
+        labels = model.labels_
+        network = type(model.model_.autoencoder).__name__ if hasattr(model, "model_") else ""  # SSC has none
         answers = model.predict(X[new]) if new_rows else None
     seconds = time.process_time() - start
     if new_rows:

@@ -268,7 +268,7 @@ def compare_page() -> str:
             cells.append(f"{statistics.mean(values):.1f}{spread}")
         seconds, size = (statistics.mean(float(row[key]) for row in done) for key in ("seconds", "gigabytes"))
         lines.append(f"| `{name}` | {' | '.join(cells)} | {seconds:.1f} | {size:.2f} |")
-    head = (HERE / "compare.head.md").read_text()
+    head = papers.filled((HERE / "compare.head.md").read_text(), Records(HERE.parent / "benchmarks/results"))
     return head.replace("{{digits}}", "\n".join(lines)).replace("{{seeds}}", str(max(map(len, groups.values()))))
 
 

@@ -1,5 +1,6 @@
 """What every classical method promises: blobs or subspaces found, seeds, bad input, memory, scikit-learn's checks."""
 
+import re
 import subprocess
 import sys
 import warnings
@@ -198,7 +199,7 @@ def test_scikit_learn_checks(estimator):
 def test_the_list_is_whole():
     for name, baseline in BASELINES.items():
         assert name == baseline.name
-        assert baseline.title
+        assert re.search("(min|max|argmin_j) .|. = .", baseline.title), f"{name} has no formula"
         assert baseline.paper
     assert set(baselines.__all__) >= {type(model).__name__ for model in OURS}
     with pytest.raises(AttributeError, match="no attribute 'colour'"):

@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 import scipy.linalg
+import scipy.optimize
 import torch
 from sklearn.cluster import KMeans, SpectralClustering
 from sklearn.datasets import load_digits, make_moons
@@ -285,6 +286,31 @@ def test_nmf_lp_never_raises_its_objective_and_ends_where_no_entry_can_move():
     loss.backward()
     for each in (w, v):
         assert (each.grad * each).abs().max() < 5e-3  # where an entry is not zero, its slope is
+
+
+def test_nmf_lowers_its_objective_to_that_of_multiplicative_updates_and_takes_the_largest_part():
+    """Of the parts H that it keeps, the best V of each row is found by non-negative least squares."""
+    rng = np.random.default_rng(0)
+    parts = np.kron(np.eye(3), np.ones(4))
+    X = rng.dirichlet(np.full(3, 0.3), 60) @ parts + 0.05 * rng.random((60, 12))
+    found = []
+    for max_iter in (1, 3, 10, 500):
+        model = NMF(3, max_iter=max_iter, random_state=0).fit(X)
+        assert (model.components_ >= 0).all()
+        v = np.array([scipy.optimize.nnls(model.components_.T, x)[0] for x in X])
+        found.append(((X - v @ model.components_) ** 2).sum())
+    assert (np.diff(found) < 0).all()
+    least = np.inf
+    for _ in range(3):
+        w, h = rng.random((60, 3)), rng.random((3, 12))
+        for _ in range(3000):
+            h *= (w.T @ X) / (w.T @ w @ h)
+            w *= (X @ h.T) / (w @ h @ h.T)
+        least = min(least, ((X - w @ h) ** 2).sum())
+    assert found[-1] == pytest.approx(least, rel=0.01)
+    lengths = [np.sqrt((h**2).sum()) for h in model.components_]
+    naive = [max(range(3), key=lambda j: row[j] * lengths[j]) for row in v]
+    assert (model.labels_ == naive).all()
 
 
 def test_nmf_is_free_of_scale():

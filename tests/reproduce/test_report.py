@@ -72,6 +72,17 @@ def test_not_significantly_different_from_the_best():
     assert not as_good([12.25] * 5, best)  # collapsed runs are all the same
 
 
+def test_rows_in_one_cluster_have_no_marks(records):
+    """They would be the best where no other row has run, and always by completeness."""
+    a, b = spec(), spec(epochs=7)
+    for which, acc, clusters in ((a, 11.25, 1.0), (b, 5.0, 6.0)):
+        records.add("x", [outcome(which, seed, acc, effective_clusters=clusters) for seed in range(3)])
+    shown = printed(table(Row("a", a), Row("b", b)), records)
+    assert {line[0]: line[2].endswith("†") for line in shown.lines} == {"a": False, "b": True}
+    assert shown.notes[0].endswith("Rows that end in one cluster are not ranked.")
+    assert not printed(table(Row("b", b)), records).notes[0].endswith("not ranked.")
+
+
 def test_marks_are_given_within_a_data_set(records):
     a, b, c = spec(), spec(epochs=7), Spec("usps", "kmeans", changes={"n_clusters": 10})
     for which, scores in ((a, (90, 91, 92)), (b, (50, 51, 52)), (c, (20, 21, 22))):

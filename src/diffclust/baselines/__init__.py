@@ -58,6 +58,7 @@ class Baseline(NamedTuple):
 NG = "Ng, Jordan and Weiss, On Spectral Clustering: Analysis and an Algorithm, NeurIPS 2001"
 LANDMARKS = "Chen and Cai, Large Scale Spectral Clustering with Landmark-Based Representation, AAAI 2011"
 REGRESSION = "Lu et al., Robust and Efficient Subspace Segmentation via Least Squares Regression, ECCV 2012"
+BY_LANDMARKS = "W = ZD^-1Zᵀ, z_ij = K(x_i, u_j) / Σ_l K(x_i, u_l) over the nearest landmarks u"
 LINKS = "Jain, Murty and Flynn, Data Clustering: A Review, ACM Computing Surveys 1999"
 
 _ALL = (
@@ -87,13 +88,18 @@ _ALL = (
         "spectral",
         "Spectral",
         ".spectral",
-        "normalised cuts of the graph of ten nearest neighbours, for many rows",
+        "normalised cuts of the graph W of ten nearest neighbours, for many rows: min tr(Fᵀ(I - D^-½WD^-½)F), FᵀF = I",
         "Shi and Malik, Normalized Cuts and Image Segmentation, TPAMI 2000",
     ),
     Baseline("njw", "NJW", ".spectral", "normalised cuts of all pairs, W_ij = exp(-|x_i - x_j|²/2σ²) (SC)", NG),
-    Baseline("lsc-k", "LSC", ".lsc", "spectral clustering with landmarks from k-means", LANDMARKS),
+    Baseline("lsc-k", "LSC", ".lsc", f"spectral clustering with landmarks from k-means: {BY_LANDMARKS}", LANDMARKS),
     Baseline(
-        "lsc-r", "LSC", ".lsc", "spectral clustering with landmarks at random", LANDMARKS, {"landmarks": "random"}
+        "lsc-r",
+        "LSC",
+        ".lsc",
+        f"spectral clustering with landmarks at random: {BY_LANDMARKS}",
+        LANDMARKS,
+        {"landmarks": "random"},
     ),
     Baseline(
         "sec",
@@ -137,7 +143,7 @@ _ALL = (
         "slrr",
         "SLRR",
         ".slrr",
-        "LRR of a sample; other rows by their codes: argmin_j |x - Dδ_j(c)| / |δ_j(c)|",
+        "LRR of a sample D; other rows by their codes c = (DDᵀ + γI)^-1 Dx: argmin_j |x - Dᵀδ_j(c)| / |δ_j(c)|",
         "Peng et al., A Unified Framework for Representation-Based Subspace Clustering, TNNLS 2016",
     ),
     Baseline(
@@ -168,12 +174,18 @@ _ALL = (
         "clusters merge by their shared cycles: log ζ_C(z) = -log det(I - zP_C)",
         "Zhao and Tang, Cyclizing Clusters via Zeta Function of a Graph, NeurIPS 2008",
     ),
-    Baseline("agglomerative-average", "Linkage", ".linkage", "merging by the mean distance of rows (ACAL)", LINKS),
+    Baseline(
+        "agglomerative-average",
+        "Linkage",
+        ".linkage",
+        "merging by the mean distance of rows (ACAL): d(a ∪ b, c) = (|a| d(a, c) + |b| d(b, c)) / (|a| + |b|)",
+        LINKS,
+    ),
     Baseline(
         "agglomerative-weighted",
         "Linkage",
         ".linkage",
-        "merging by the mean of the two parts' distances (ACWL)",
+        "merging by the mean of the two parts' distances (ACWL): d(a ∪ b, c) = (d(a, c) + d(b, c)) / 2",
         LINKS,
         {"linkage": "weighted"},
     ),

@@ -36,7 +36,8 @@ def reason(method: str, n: int) -> str:
     if n <= 10_000:
         return ""
     if method in SQUARE:
-        return f"not run here: it holds matrices of n x n, of {8e-9 * n**2:.0f} GB each for {n:,} rows"
+        size = f"{8e-9 * n**2:.0f} GB for {n:,} rows"
+        return f"not run here: it holds several n x n matrices, each {size}; above 10,000 rows it was not tried"
     return f"not run here: {n:,} rows merge pair by pair, for hours" if method == "zac" else ""
 
 

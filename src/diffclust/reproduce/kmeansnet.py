@@ -84,6 +84,10 @@ COLLAPSED = 100  # epochs of literal rows: where all 3,000 were run, one cluster
 PRINTED = {"raw": "raw", "dense": "FCN", "CNN": "CNN"}
 
 
+def of_all(epochs: int) -> str:
+    return f"{epochs} of 3,000 epochs" if epochs < 3000 else ""
+
+
 def network(data: str, paper: str, **changes: Any) -> Spec:
     """The autoencoder alone."""
     return Spec(data, "kmeansnet", paper, {"epochs": 0, **changes}, unit_length=True)
@@ -158,8 +162,8 @@ def superclasses(table: str, numbers: range) -> PaperTable:
 def optimiser(printed: str, alpha: float, written: str, **changes: Any) -> Row:
     spec = centres(AE["CNN"], "mnist-cnn", alpha=alpha, **changes)
     published = (MNIST, "k-meansNet", f"CNN features; optimizer={printed}; alpha={written}")
-    shorter = f", {COLLAPSED} epochs" if "epochs" in changes else ""
-    return Row(f"{printed}, literal{shorter}", spec, published, "scatter")
+    said = f", {COLLAPSED} epochs" if "epochs" in changes else ""
+    return Row(f"{printed}, literal{said}", spec, published, "scatter", shorter=of_all(spec.settings["epochs"]))
 
 
 def start(features: str, init: str) -> tuple[Row, ...]:
@@ -176,6 +180,7 @@ def start(features: str, init: str) -> tuple[Row, ...]:
             (MNIST, "k-meansNet", where),
             "scatter",
             group=f"k-meansNet {name.split(' ')[0]}, {features}",
+            shorter=of_all(changes.get("epochs", 3000)),
         )
         for name, changes in readings.items()
     ]
@@ -202,13 +207,21 @@ TABLES = (
                 Spec("mnist", "kmeansnet", "mnist", {"joint": True, "epochs": FEWER}, unit_length=True),
                 (MNIST, "k-meansNet", VARIANT),
                 "scatter",
+                shorter=of_all(FEWER),
             ),
-            Row("k-meansNet, tied", OURS["dense"], (MNIST, "k-meansNet", VARIANT), "scatter"),
+            Row(
+                "k-meansNet, tied",
+                OURS["dense"],
+                (MNIST, "k-meansNet", VARIANT),
+                "scatter",
+                shorter=of_all(TIED["epochs"]),
+            ),
             Row(
                 "k-meansNet, tied, joint",
                 Spec("mnist", "kmeansnet", "mnist", {**TIED, "joint": True}, unit_length=True),
                 (MNIST, "k-meansNet", VARIANT),
                 "scatter",
+                shorter=of_all(TIED["epochs"]),
             ),
             Row("k-means, dense features", kmeans(AE["dense"]), (MNIST, "k-means", VARIANT)),
             *classical_rows("mnist", (MNIST, VARIANT), ("FCM", *CLASSICAL), 70_000, features=AE["dense"]),
@@ -276,6 +289,7 @@ TABLES = (
                     reading(name, features),
                     (MNIST, "k-meansNet", f"init=k-means++; features={net.printed}"),
                     "scatter",
+                    shorter=of_all(net.changes.get("epochs", FEWER)),
                 )
                 for features, net in NETWORKS.items()
                 for name in FIVE

@@ -12,6 +12,7 @@ from .search import with_choices
 from .spec import PaperTable, Row
 
 LEVEL = 0.05
+ONE = 1.001  # effective clusters
 MARK = "†"
 NOT_AGAIN = "paper, not run again"
 BEST_BY = {
@@ -98,7 +99,7 @@ def _row(
     cells = []
     for column in table.metrics.values():
         values = [outcome.figures[column] for outcome in outcomes]
-        ranked = not row.by_labels and as_good(values, best[row.spec.where][column])
+        ranked = not row.by_labels and not collapsed(outcomes) and as_good(values, best[row.spec.where][column])
         mark = f" {MARK}" if ranked else ""
         cells.append(spread(values) + mark)
     wanted = row.wanted(seeds)
@@ -114,11 +115,17 @@ def _row(
 def _best(table: PaperTable, records: Records, where: str) -> dict[str, list[float]]:
     """For each score, the runs of the row with the best mean on a data set, of those that labels had no part in."""
     rows = [records.of(row.spec) for row in table.rows if row.spec and row.spec.where == where and not row.by_labels]
+    rows = [outcomes for outcomes in rows if outcomes and not collapsed(outcomes)]
     found: dict[str, list[float]] = {}
     for column in table.metrics.values():
-        values = [[outcome.figures[column] for outcome in outcomes] for outcomes in rows if outcomes]
+        values = [[outcome.figures[column] for outcome in outcomes] for outcomes in rows]
         found[column] = max(values, key=mean, default=[])
     return found
+
+
+def collapsed(outcomes: Sequence[Outcome]) -> bool:
+    """Whether every run ended with all samples in one cluster, whose completeness is 100 %."""
+    return all(outcome.figures.get("effective_clusters", 2.0) < ONE for outcome in outcomes)
 
 
 def as_good(values: Sequence[float], best: Sequence[float]) -> bool:
@@ -138,10 +145,12 @@ def spread(values: Sequence[float]) -> str:
 
 
 def _remarks(table: PaperTable, records: Records) -> list[str]:
+    runs = [records.of(row.spec) for row in table.rows if row.spec]
     remarks = [
         f"{MARK}: the best mean of ours on the data set, or not significantly different from it (Welch's t-test over "
         f"the runs, p > {LEVEL:g})."
         + (" Rows whose λ was chosen by labels are not ranked." if any(row.by_labels for row in table.rows) else "")
+        + (" Rows that end in one cluster are not ranked." if any(map(collapsed, filter(None, runs))) else "")
     ]
     groups: dict[str, list[Row]] = {}
     for row in table.rows:

@@ -150,6 +150,8 @@ class Row:
         weights: the values of `weight` (λ) that a search by validation labels chooses from: see `search.py`.
         by_labels: labels chose its settings, so it is not ranked among the others.
         part: what it has of the paper's samples or epochs, where that is too little for a verdict against the paper.
+        shorter: what it has of the paper's epochs; its recorded curve says whether that is enough for a verdict.
+        other: what it is, where it is a network of ours and no reading of the paper.
     """
 
     label: str
@@ -163,6 +165,8 @@ class Row:
     weights: tuple[float, ...] = ()
     by_labels: bool = False
     part: str = ""
+    shorter: str = ""
+    other: str = ""
 
     def wanted(self, seeds: int) -> int:
         """How many runs, where the table has so many."""
