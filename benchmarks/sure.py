@@ -3,10 +3,11 @@
     python benchmarks/sure.py --data FOLDER --sets wine,segment --seeds 2
     python benchmarks/sure.py --show                           # both tables, from the CSV
 
-Of each cluster of a fit with three restarts: its purity (the share of its commonest class) and its `stability_`. Of
-each fit: the mean of the largest probability of every row, the share of rows that are right once clusters and classes
-are matched, and the expected calibration error: the gap between the two in ten bins, weighted by their rows. Results
-are appended to benchmarks/results/sure.csv; what is there is not run again.
+Of each cluster of a fit with three restarts: its purity (the share of its commonest class), its `stability_` and, as
+`halves`, its stability in `stability(X, n=3)`. Of each fit: the share of rows that are right once clusters and classes
+are matched, and of two confidences, the largest probability of every row and this times the stability of its cluster
+over halves, the mean and the expected calibration error: the gap between confidence and accuracy in ten bins, weighted
+by their rows. Results are appended to benchmarks/results/sure.csv; what is there is not run again.
 """
 
 import time
@@ -18,9 +19,13 @@ import numpy as np
 import sweep
 
 RESULTS = Path(__file__).parent / "results" / "sure.csv"
-COLUMNS = ("data", "seed", "cluster", "rows", "purity", "stability", "confidence", "accuracy", "ece", "seconds")
-SETS = "digits,usps,pendigits,bbc,breast_cancer,mice_protein,movement_libras,pbmc4k,satimage,segment,wine,worm_neuron"
-RESTARTS, BINS = 3, 10
+COLUMNS = (
+    *("data", "seed", "cluster", "rows", "purity", "stability", "halves", "accuracy"),
+    *("probability", "probability_error", "confidence", "confidence_error", "seconds"),
+)
+SETS = "acsf1,bbc,breast_cancer,gtzan30,italy_power,mice_protein,movement_libras,mushroom,pbmc4k,pendigits,penguins"
+SETS += ",satimage,segment,umist,vowel,wine,worm_neuron"
+RESTARTS, HALVES, BINS = 3, 3, 10
 
 
 def right_rows(y: np.ndarray, labels: np.ndarray) -> np.ndarray:
@@ -47,36 +52,41 @@ def run(folder: Path, device: str, name: str, seed: int) -> list[dict[str, Any]]
 
     X, y = auto.load(folder, name)
     y = np.unique(y, return_inverse=True)[1]
-    began = time.perf_counter()
+    began = time.process_time()
     model = TELL(int(y.max()) + 1, n_init=RESTARTS, random_state=seed, device=device).fit(X)
-    seconds = time.perf_counter() - began
-    confidence, right = model.predict_proba(X).max(1), right_rows(y, model.labels_)
+    halves = model.stability(X, n=HALVES, random_state=seed)
+    seconds = time.process_time() - began
+    probability, right = model.predict_proba(X).max(1), right_rows(y, model.labels_)
+    fit = [right.mean()]
+    for each in (probability, halves.confidence):
+        fit += [each.mean(), calibration_error(each, right)]
     lines = []
     for j, stability in enumerate(model.stability_):
         own = y[model.labels_ == j]
         purity = np.bincount(own).max() / len(own) if len(own) else 0
-        figures = (purity, stability, confidence.mean(), right.mean(), calibration_error(confidence, right), seconds)
+        figures = (purity, stability, halves.clusters[j], *fit, seconds)
         lines.append(dict(zip(COLUMNS, (name, seed, j, len(own), *(f"{v:.4f}" for v in figures)), strict=True)))
     return lines
 
 
 def show(lines: list[dict[str, str]]) -> None:
-    """By set: the rank correlation of stability and purity over clusters of all seeds, and how far probabilities are
-    off; then over the clusters of all sets."""
+    """By set: the rank correlation of purity with stability over restarts and over halves, of the clusters of all
+    seeds, and how far each confidence is off; then over all sets."""
     from scipy.stats import spearmanr
 
-    print(f"{'':18}{'clusters':>9}{'rank correlation':>18}{'confidence':>12}{'accuracy':>10}{'error':>8}")
-    every: list[tuple[float, float]] = []
-    for name in dict.fromkeys(line["data"] for line in lines):
-        own = [line for line in lines if line["data"] == name and int(line["rows"])]
-        pairs = [(float(line["stability"]), float(line["purity"])) for line in own]
-        every += pairs
-        fits = {line["seed"]: line for line in own}.values()
-        means = [np.mean([float(fit[figure]) for fit in fits]) for figure in ("confidence", "accuracy", "ece")]
-        print(f"{name:18}{len(own):>9}{spearmanr(*zip(*pairs, strict=True)).statistic:>18.2f}", end="")
-        print("".join(f"{mean:>{width}.3f}" for mean, width in zip(means, (12, 10, 8), strict=True)))
-    if every:
-        print(f"{'all':18}{len(every):>9}{spearmanr(*zip(*every, strict=True)).statistic:>18.2f}")
+    titles = ("clusters", "restarts", "halves", "accuracy", "probability", "error", "confidence", "error")
+    print(f"{'':18}" + "".join(f"{title:>12}" for title in titles))
+    filled = [line for line in lines if int(line["rows"])]
+    errors = []
+    for name in [*dict.fromkeys(line["data"] for line in filled), "all"]:
+        own = [line for line in filled if name in ("all", line["data"])]
+        purity, *stabilities = ([float(line[what]) for line in own] for what in ("purity", "stability", "halves"))
+        ranks = [spearmanr(each, purity).statistic for each in stabilities]
+        fits = {(line["data"], line["seed"]): line for line in own}.values()
+        means = [np.mean([float(fit[figure]) for fit in fits]) for figure in COLUMNS[7:12]]
+        errors += [means] if name != "all" else []
+        means = means if name != "all" else np.mean(errors, axis=0)
+        print(f"{name:18}{len(own):>12}" + "".join(f"{value:>12.2f}" for value in (*ranks, *means)))
 
 
 def main() -> None:

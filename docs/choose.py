@@ -131,19 +131,20 @@ def on_rows(results: Path) -> dict[str, dict[str, Measured]]:
 
 def on_images(results: Path) -> dict[str, dict[str, Measured]]:
     defaults = [run for run in read(results / "defaults.csv") if run["restart"] == "0"]
-    images = read(results / "sscnet.csv")
-    mnist = {
-        KMEANS: [run for run in read(results / "tell-table5.csv") if run["settings"] == '{"n_clusters": 10}'],
-        TELL: [run for run in read(results / "precision.csv") if (run["data"], run["precision"]) == ("mnist", "bf16")],
-    }
-    found: dict[str, dict[str, Runs]] = {"digits": {}, "usps": {}, "mnist": mnist, "coil20": {}, "umist-images": {}}
-    for method, name in ((KMEANS, "kmeans"), (TELL, "tell"), (SSCNET, "sscnet")):
-        for data in ("digits", "usps"):
+    given = [run for run in read(results / "auto.csv") if run["method"] == "TELL, k given"]
+    images, views = read(results / "sscnet.csv"), read(results / "images.csv")
+    mnist = [run for run in read(results / "tell-table5.csv") if run["settings"] == '{"n_clusters": 10}']
+    found: dict[str, dict[str, Runs]] = {name: {} for name in ("digits", "usps", "mnist", "coil20", "umist-images")}
+    found["mnist"][KMEANS] = mnist
+    for data in ("digits", "usps"):
+        for method, name in ((KMEANS, "kmeans"), (SSCNET, "sscnet")):
             found[data][method] = [run for run in defaults if (run["data"], run["method"]) == (data, name)]
-    found["coil20"][SSCNET] = [run for run in images if (run["data"], run["method"]) == ("coil20", "sscnet")]
-    views = read(results / "images.csv")
+    for data in ("coil20", "mnist"):
+        found[data][SSCNET] = [run for run in images if (run["data"], run["method"]) == (data, "sscnet")]
+    for data in ("digits", "usps", "mnist"):
+        found[data][TELL] = [run for run in given if run["data"] == data]
+        found[data][UMAP] = [run for run in views if (run["data"], run["features"]) == (data, "UMAP")]
     for method, name in ((KMEANS, "k-means"), (UMAP, "UMAP"), (TELL, "auto")):
         for data in ("coil20", "umist-images"):
             found[data][method] = [run for run in views if (run["data"], run["features"]) == (data.split("-")[0], name)]
-    found["mnist"][SSCNET] = [run for run in images if (run["data"], run["method"]) == ("mnist", "sscnet")]
     return {data: {m: Measured.of(runs) for m, runs in each.items() if runs} for data, each in found.items()}

@@ -163,6 +163,10 @@ def test_other_rows_tell_sound_clusters_from_made_up_ones(rows):
     assert sure.clusters[sound].min() > 0.95
     assert sure.clusters[made_up].max() < 0.9
     assert sure.rows[:240].mean() > sure.rows[240:].mean()
+    probability = model.predict_proba(X).max(1)
+    naive = [p * sure.clusters[j] for p, j in zip(probability, model.labels_, strict=True)]
+    np.testing.assert_allclose(sure.confidence, naive)
+    assert sure.confidence[:240].min() > sure.confidence[240:].max()
 
 
 def test_stability_needs_rows(found):

@@ -3,6 +3,9 @@
 The best match of a cluster C_j among the clusters D_l of another run has the Jaccard index `max_l |C_j ∩ D_l| / |C_j ∪
 D_l|` (Hennig: "Cluster-wise assessment of cluster stability", 2007). The stability of a cluster is its mean over the
 other runs; the stability of a row is the share of the other runs in which it lies in the match of its cluster.
+
+The probability of a row's cluster does not say whether other fits find this cluster. So the confidence in row i of
+cluster j is its probability times the stability of its cluster, `p_ij s_j`.
 """
 
 from collections.abc import Sequence
@@ -31,6 +34,14 @@ class Stability(NamedTuple):
 
     clusters: NDArray[np.float64]  # (k,)
     rows: NDArray[np.float64]  # (n,)
+
+
+class Resampled(NamedTuple):
+    """Stability under resampling, and how sure the cluster of each row is, from 0 to 1."""
+
+    clusters: NDArray[np.float64]  # (k,)
+    rows: NDArray[np.float64]  # (n,)
+    confidence: NDArray[np.float64]  # (n,)
 
 
 def compared(labels: NDArray[Any], others: Sequence[NDArray[Any]], k: int) -> Stability:
@@ -68,6 +79,8 @@ class Steady:
 
         def predict(self, X: Any) -> Any: ...
 
+        def predict_proba(self, X: Any) -> Any: ...
+
     @property
     def stability_(self) -> NDArray[np.float64]:
         """The stability of each cluster (k,) among the restarts; needs n_init > 1."""
@@ -84,9 +97,12 @@ class Steady:
             raise AttributeError("stability_ compares the restarts of a fit: set n_init > 1, or call stability(X).")
         return compared(self.labels_, others, self.n_clusters_)
 
-    def stability(self, X: Any, n: int = 5, random_state: int = 0) -> Stability:
+    def stability(self, X: Any, n: int = 5, random_state: int = 0) -> Resampled:
         """Stability under resampling: fit the same settings n times to a random half of X, and compare the labels of
         all of X.
+
+        Returns the stability of `clusters` (k,) and `rows` (n,), and the `confidence` (n,) in the cluster of each row:
+        its probability times the stability of its cluster.
 
         Args:
             X: the training rows, or similar ones.
@@ -112,4 +128,7 @@ class Steady:
                 fits.append((estimator, build_restarts(estimator, part, quiet=True)))
             train([restart for _, restarts in fits for restart in restarts])
             others = [_labels(choose(estimator, restarts).model, data) for estimator, restarts in fits]
-        return compared(np.asarray(fitted.predict(given)), others, fitted.n_clusters_)
+        labels = np.asarray(fitted.predict(given))
+        found = compared(labels, others, fitted.n_clusters_)
+        probability = np.asarray(fitted.predict_proba(given)).max(1)
+        return Resampled(*found, confidence=probability * found.clusters[labels])
