@@ -66,13 +66,21 @@ def fitted_rows(method, quick, blobs, _fits_to_rows):
 
 
 @contextlib.contextmanager
-def float64_by_default():
+def other_defaults():
     torch.set_default_dtype(torch.float64)
     try:
-        yield
+        with torch.device("meta"):
+            yield
         assert torch.get_default_dtype() == torch.float64
     finally:
         torch.set_default_dtype(torch.float32)
+
+
+@contextlib.contextmanager
+def modes():
+    """Of which inference mode is a stricter no_grad."""
+    with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16):
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +94,7 @@ def unmoved():
     [*((name, "dense") for name in ESTIMATORS), *((name, "identity") for name in TWO_METHODS)],
     indirect=["method"],
 )
-@pytest.mark.parametrize("within", [float64_by_default, torch.inference_mode])  # the latter is a stricter no_grad
+@pytest.mark.parametrize("within", [other_defaults, modes])
 def test_torchs_modes_change_nothing(method, quick, blobs, tmp_path, unmoved, within, network):
     X = blobs[0][:60]
 
@@ -104,12 +112,18 @@ def test_torchs_modes_change_nothing(method, quick, blobs, tmp_path, unmoved, wi
     if (method, network) not in unmoved:
         unmoved[method, network] = learn(settings())
     expected = copy.deepcopy(unmoved[method, network])
+    labels, probabilities, score = expected.predict(X), expected.predict_proba(X), expected.score(X)
+    decoded, parts = expected.inverse_transform(expected.cluster_centers_), list(expected.predict_in_parts(X))
     with within():
         before = torch.is_grad_enabled(), torch.is_inference_mode_enabled()
         model = learn(settings())
         model.save(tmp_path / "m")
         again = diffclust.load(tmp_path / "m")
-        assert (again.predict(X) == expected.predict(X)).all()
+        assert (again.predict(X) == labels).all()
+        assert (again.predict_proba(X) == probabilities).all()
+        assert again.score(X) == score
+        assert (again.inverse_transform(again.cluster_centers_) == decoded).all()
+        assert (next(again.predict_in_parts(X))[1] == parts[0][1]).all()
         assert (torch.is_grad_enabled(), torch.is_inference_mode_enabled()) == before
     assert (model.labels_ == expected.labels_).all()
     assert model.history_ == expected.history_
@@ -118,6 +132,15 @@ def test_torchs_modes_change_nothing(method, quick, blobs, tmp_path, unmoved, wi
     assert all(p.dtype == torch.float32 and not p.is_inference() for p in again.model_.parameters())
     if hasattr(again, "partial_fit"):
         assert (again.partial_fit(X[:9]).labels_ == expected.partial_fit(X[:9]).labels_).all()
+
+
+def test_a_callers_autocast_keeps_no_weights_for_the_next_step(blobs):
+    def fitted():
+        return diffclust.TELL(3, precision="bf16", **quick_settings("TELL")).fit(blobs[0])
+
+    expected = fitted()
+    with modes():
+        assert fitted().history_ == expected.history_
 
 
 def test_finds_blobs(quick, blobs):
