@@ -188,6 +188,46 @@ def test_one_answer(fitted_images, digits):
     assert np.allclose(probabilities.sum(1), 1, atol=1e-6)
 
 
+@pytest.mark.parametrize("act", ["merge", "split"])
+def test_merged_and_split_clusters_answer(fitted_images, digits, tmp_path, act):
+    X = digits[0]
+    model, trained = copy.copy(fitted_images), fitted_images  # regrouping replaces attributes
+    if act == "merge":
+        model.merge(0, 1)
+        others, now = [2, 3], [2, 1]
+    else:
+        largest = int(np.bincount(model.labels_).argmax())
+        model.split(largest, X)
+        others = now = np.delete(np.arange(4), largest)
+    probabilities, before = model.predict_proba(X), trained.predict_proba(X)
+    assert (model.predict(X) == model.labels_).all()
+    assert (probabilities.argmax(1) == model.labels_).all()
+    assert np.allclose(probabilities.sum(1), 1, atol=1e-6)
+    shares, shares_before = probabilities[:, now], before[:, others]  # other clusters keep their proportions
+    assert np.allclose(shares * shares_before[:, ::-1], shares[:, ::-1] * shares_before, atol=1e-6)
+    k = model.n_clusters_
+    assert model.score(X) == trained.score(X)
+    assert model.clustering_loss_ == trained.clustering_loss_
+    assert (model.transform(X) == trained.transform(X)).all()
+    assert model.inverse_transform(model.cluster_centers_).shape == (k, 8, 8)
+    with torch.no_grad():
+        assigned = model.model_(torch.from_numpy(X)[:, None])
+    assert torch.allclose(assigned.sum(1), torch.ones(80))
+    assert assigned.shape == (80, k)
+    assert model.explain(X[:2])[0].cluster == model.labels_[0]
+    assert all(model.explain_cluster(j, X).size == (model.labels_ == j).sum() for j in range(k))
+    assert str(model.explain_pair(X[:1], X[1:2]))
+    assert str(model.explain_model())
+    assert len(model.names_) == k
+    assert model.cut(2).shape == (80,)
+    assert next(model.predict_in_parts(X))[1].shape == (80, k)
+    for refused in (model.outlier_score, lambda X: model.predict(X, reject=0.1)):
+        with pytest.raises(ValueError, match="merged or split"):
+            refused(X)
+    model.save(tmp_path / "m")
+    assert np.allclose(diffclust.load(tmp_path / "m").predict_proba(X), probabilities, atol=1e-6)
+
+
 def test_same_seed_same_labels(quick, fitted_images, digits):
     images, _ = digits
     first, second = fitted_images, quick(4).fit(images)

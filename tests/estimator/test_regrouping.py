@@ -7,12 +7,12 @@ import torch
 from sklearn.datasets import make_blobs
 
 import diffclust
+from conftest import ESTIMATORS
 from diffclust.nn.cluster import ClusterLayer
 from diffclust.nn.regrouped import rebuilt
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 SETTINGS = {"pretrain_epochs": 20, "epochs": 3, "random_state": 0, "device": "cpu"}
-METHODS = ["TELL", "KMeansNet", "CrossMetric", "DeepKMeans", "DCN", "DEC", "IDEC", "VaDE", "AEKMeans", "SSCNet"]
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +25,7 @@ def model(rows):
     return diffclust.TELL(5, **SETTINGS).fit(rows[0])
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", ESTIMATORS)
 def test_only_what_was_asked_for_changes(rows, name):
     X = rows[0]
     model = getattr(diffclust, name)(5, **SETTINGS).fit(X)

@@ -109,11 +109,14 @@ class Answering(
         return samples.double() + torch.from_numpy(self.origin_).to(samples.device)
 
     def score(self, X: Any, y: Any = None) -> float:
-        """The negative clustering loss, averaged over the rows: larger is better."""
-        losses = self._answer(
-            X, lambda fitted: lambda x: fitted.model_.clustering_loss(fitted.model_.embed(x).double())
-        )
-        return -float(losses.mean())
+        """The negative clustering loss, averaged over the rows: larger is better. It stays that of the trained clusters
+        when these are merged or split."""
+
+        def ask(fitted: Any) -> Callable[[Tensor], Tensor]:
+            model = fitted.model_.as_trained()
+            return lambda x: model.clustering_loss(model.embed(x).double())
+
+        return -float(self._answer(X, ask).mean())
 
     @undisturbed()
     def _answer(
