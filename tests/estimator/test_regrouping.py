@@ -58,6 +58,17 @@ def test_a_split_undoes_a_merge_of_blobs(rows, model):
     assert diffclust.metrics.ari(before, model.labels_) == 1
 
 
+def test_nothing_is_drawn_and_defaults_do_not_matter(rows, model):
+    before = torch.get_rng_state()
+    torch.set_default_dtype(torch.float64)
+    try:
+        model.merge(0, 4).split(0, rows[0])
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert torch.get_rng_state().equal(before)
+    assert all(value.dtype == torch.float32 for value in model.model_.clusters.state_dict().values())
+
+
 def test_the_merged_centre_is_the_weighted_mean(rows, model):
     sizes, centers = np.bincount(model.labels_), model.cluster_centers_
     mean = (sizes[1] * centers[1] + sizes[2] * centers[2]) / (sizes[1] + sizes[2])

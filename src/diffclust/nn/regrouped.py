@@ -26,7 +26,12 @@ class Regrouped(ClusterLayer):
         self.inner = inner
         self.tied, self.sphere, self.assignment = inner.tied, inner.sphere, inner.assignment
         self.temperature = inner.temperature
-        self.weight.requires_grad_(False)  # means for people to look at: answers come from `inner`
+        # means for people to look at: answers come from `inner`
+        means = torch.zeros(n_clusters, inner.embedding_dim, dtype=inner.weight.dtype, device=inner.weight.device)
+        self.weight = nn.Parameter(means, requires_grad=False)
+
+    def reset_parameters(self) -> None:
+        """Nothing is drawn: `show` sets the means."""
 
     def normalize(self, x: Tensor) -> Tensor:
         return self.inner.normalize(x)
@@ -89,7 +94,7 @@ class Parted(Regrouped):
     def __init__(self, inner: ClusterLayer, i: int) -> None:
         super().__init__(inner, inner.n_clusters + 1)
         self.i = i
-        self.register_buffer("parts", torch.zeros(2, inner.embedding_dim))
+        self.register_buffer("parts", torch.zeros(2, inner.embedding_dim, dtype=inner.weight.dtype))
 
     def regroup(self, scores: Tensor, z: Tensor, scale: float) -> Tensor:
         parts = self.parts.to(scores)
