@@ -109,12 +109,7 @@ class Run:
         k = len(self.centers)
         sizes = self.sizes
         empty = np.flatnonzero(sizes == 0).tolist()
-        messages = [
-            message if count == 1 else f"{message} ({count} times)"
-            for message, count in Counter(
-                event.message for event in self.events if event.kind not in NO_WARNING
-            ).items()
-        ]
+        messages = warnings_of(self.events)
         if self.collapsed:
             messages.append(
                 f"Collapse: {sizes.max()} of {sizes.sum()} rows are in one of {k} clusters. "
@@ -137,6 +132,12 @@ class Run:
             "events": [tuple(event) for event in self.events],
             "warnings": messages,
         }
+
+
+def warnings_of(events: Sequence[Event]) -> list[str]:
+    """What the user should be warned of, each once."""
+    counts = Counter(event.message for event in events if event.kind not in NO_WARNING)
+    return [message if count == 1 else f"{message} ({count} times)" for message, count in counts.items()]
 
 
 def last_change(history: Sequence[Record], beside: Collection[str] = ()) -> float | None:
