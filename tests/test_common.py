@@ -66,13 +66,21 @@ def fitted_rows(method, quick, blobs, _fits_to_rows):
 
 
 @contextlib.contextmanager
-def float64_by_default():
+def other_defaults():
     torch.set_default_dtype(torch.float64)
     try:
-        yield
+        with torch.device("meta"):
+            yield
         assert torch.get_default_dtype() == torch.float64
     finally:
         torch.set_default_dtype(torch.float32)
+
+
+@contextlib.contextmanager
+def modes():
+    """Of which inference mode is a stricter no_grad."""
+    with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16):
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +94,7 @@ def unmoved():
     [*((name, "dense") for name in ESTIMATORS), *((name, "identity") for name in TWO_METHODS)],
     indirect=["method"],
 )
-@pytest.mark.parametrize("within", [float64_by_default, torch.inference_mode])  # the latter is a stricter no_grad
+@pytest.mark.parametrize("within", [other_defaults, modes])
 def test_torchs_modes_change_nothing(method, quick, blobs, tmp_path, unmoved, within, network):
     X = blobs[0][:60]
 
@@ -104,12 +112,18 @@ def test_torchs_modes_change_nothing(method, quick, blobs, tmp_path, unmoved, wi
     if (method, network) not in unmoved:
         unmoved[method, network] = learn(settings())
     expected = copy.deepcopy(unmoved[method, network])
+    labels, probabilities, score = expected.predict(X), expected.predict_proba(X), expected.score(X)
+    decoded, parts = expected.inverse_transform(expected.cluster_centers_), list(expected.predict_in_parts(X))
     with within():
         before = torch.is_grad_enabled(), torch.is_inference_mode_enabled()
         model = learn(settings())
         model.save(tmp_path / "m")
         again = diffclust.load(tmp_path / "m")
-        assert (again.predict(X) == expected.predict(X)).all()
+        assert (again.predict(X) == labels).all()
+        assert (again.predict_proba(X) == probabilities).all()
+        assert again.score(X) == score
+        assert (again.inverse_transform(again.cluster_centers_) == decoded).all()
+        assert (next(again.predict_in_parts(X))[1] == parts[0][1]).all()
         assert (torch.is_grad_enabled(), torch.is_inference_mode_enabled()) == before
     assert (model.labels_ == expected.labels_).all()
     assert model.history_ == expected.history_
@@ -118,6 +132,15 @@ def test_torchs_modes_change_nothing(method, quick, blobs, tmp_path, unmoved, wi
     assert all(p.dtype == torch.float32 and not p.is_inference() for p in again.model_.parameters())
     if hasattr(again, "partial_fit"):
         assert (again.partial_fit(X[:9]).labels_ == expected.partial_fit(X[:9]).labels_).all()
+
+
+def test_a_callers_autocast_keeps_no_weights_for_the_next_step(blobs):
+    def fitted():
+        return diffclust.TELL(3, precision="bf16", **quick_settings("TELL")).fit(blobs[0])
+
+    expected = fitted()
+    with modes():
+        assert fitted().history_ == expected.history_
 
 
 def test_finds_blobs(quick, blobs):
@@ -163,6 +186,46 @@ def test_one_answer(fitted_images, digits):
     assert (model.predict(images) == model.labels_).all()
     assert (probabilities.argmax(1) == model.labels_).all()
     assert np.allclose(probabilities.sum(1), 1, atol=1e-6)
+
+
+@pytest.mark.parametrize("act", ["merge", "split"])
+def test_merged_and_split_clusters_answer(fitted_images, digits, tmp_path, act):
+    X = digits[0]
+    model, trained = copy.copy(fitted_images), fitted_images  # regrouping replaces attributes
+    if act == "merge":
+        model.merge(0, 1)
+        others, now = [2, 3], [2, 1]
+    else:
+        largest = int(np.bincount(model.labels_).argmax())
+        model.split(largest, X)
+        others = now = np.delete(np.arange(4), largest)
+    probabilities, before = model.predict_proba(X), trained.predict_proba(X)
+    assert (model.predict(X) == model.labels_).all()
+    assert (probabilities.argmax(1) == model.labels_).all()
+    assert np.allclose(probabilities.sum(1), 1, atol=1e-6)
+    shares, shares_before = probabilities[:, now], before[:, others]  # other clusters keep their proportions
+    assert np.allclose(shares * shares_before[:, ::-1], shares[:, ::-1] * shares_before, atol=1e-6)
+    k = model.n_clusters_
+    assert model.score(X) == trained.score(X)
+    assert model.clustering_loss_ == trained.clustering_loss_
+    assert (model.transform(X) == trained.transform(X)).all()
+    assert model.inverse_transform(model.cluster_centers_).shape == (k, 8, 8)
+    with torch.no_grad():
+        assigned = model.model_(torch.from_numpy(X)[:, None])
+    assert torch.allclose(assigned.sum(1), torch.ones(80))
+    assert assigned.shape == (80, k)
+    assert model.explain(X[:2])[0].cluster == model.labels_[0]
+    assert all(model.explain_cluster(j, X).size == (model.labels_ == j).sum() for j in range(k))
+    assert str(model.explain_pair(X[:1], X[1:2]))
+    assert str(model.explain_model())
+    assert len(model.names_) == k
+    assert model.cut(2).shape == (80,)
+    assert next(model.predict_in_parts(X))[1].shape == (80, k)
+    for refused in (model.outlier_score, lambda X: model.predict(X, reject=0.1)):
+        with pytest.raises(ValueError, match="merged or split"):
+            refused(X)
+    model.save(tmp_path / "m")
+    assert np.allclose(diffclust.load(tmp_path / "m").predict_proba(X), probabilities, atol=1e-6)
 
 
 def test_same_seed_same_labels(quick, fitted_images, digits):

@@ -145,8 +145,17 @@ def test_restarts_that_agree_are_sure(rows):
     np.testing.assert_allclose(model.row_stability_, 1)
 
 
+def test_after_a_stream_the_restarts_are_of_other_rows(rows):
+    """Though the last batch has as many rows as the fit."""
+    model = diffclust.TELL(4, n_init=2, **SETTINGS).fit(rows[0]).partial_fit(rows[0][::-1])
+    for name in ("stability_", "row_stability_"):
+        with pytest.raises(AttributeError, match="before partial_fit: call stability"):
+            getattr(model, name)
+
+
 def test_one_restart_has_nothing_to_compare(found):
-    assert not hasattr(found, "stability_")
+    with pytest.raises(AttributeError, match="set n_init > 1"):
+        _ = found.stability_
     assert not hasattr(CrossMetric(3), "row_stability_")
 
 

@@ -10,6 +10,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import diffclust
+from conftest import ESTIMATORS
 from diffclust.estimator.knowledge import read_knowledge
 from diffclust.metrics import accuracy
 from diffclust.nn.cluster import ClusterLayer
@@ -137,9 +138,7 @@ def test_what_cannot_be_used_is_refused(rows, model, error):
 # ---- fits
 
 
-@pytest.mark.parametrize(
-    "name", ["TELL", "KMeansNet", "CrossMetric", "DeepKMeans", "DCN", "DEC", "IDEC", "VaDE", "AEKMeans"]
-)
+@pytest.mark.parametrize("name", [name for name in ESTIMATORS if getattr(diffclust, name).places])
 def test_every_method_takes_classes_and_links(rows, name):
     X, y = rows
     known = np.where(np.arange(len(y)) % 10 == 0, 3 - y, -1)  # the other way round

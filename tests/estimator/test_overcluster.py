@@ -6,6 +6,7 @@ import torch
 from sklearn.datasets import make_blobs
 
 import diffclust
+from conftest import ESTIMATORS, ways
 from diffclust.engine.data import Data
 from diffclust.engine.rows import TensorRows
 from diffclust.engine.wide import WidePhase
@@ -20,10 +21,15 @@ def rows():
     return make_blobs(240, 6, centers=4, cluster_std=0.7, random_state=1)
 
 
-@pytest.mark.parametrize("name", ["TELL", "KMeansNet", "CrossMetric", "DeepKMeans", "DCN", "DEC", "IDEC", "VaDE"])
+@pytest.mark.parametrize("name", ESTIMATORS)
 def test_every_method_joins(rows, name):
-    joint = {"joint": True} if name == "KMeansNet" else {}
-    model = getattr(diffclust, name)(4, overcluster=2.5, features="neighbours", **joint, **SETTINGS).fit(rows[0])
+    joint = {"joint": True} if True in ways(name) else {}
+    model = getattr(diffclust, name)(4, overcluster=2.5, features="neighbours", **joint, **SETTINGS)
+    if model.unjoinable or not model.is_joint():
+        with pytest.raises(ValueError, match="cannot merge clusters"):
+            model.fit(rows[0])
+        return
+    model.fit(rows[0])
     assert model.n_clusters_ == 4
     assert diffclust.metrics.ari(rows[1], model.labels_) > 0.9
     phases = [record["phase"] for record in model.history_]

@@ -7,12 +7,12 @@ import torch
 from sklearn.datasets import make_blobs
 
 import diffclust
+from conftest import ESTIMATORS
 from diffclust.nn.cluster import ClusterLayer
 from diffclust.nn.regrouped import rebuilt
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 SETTINGS = {"pretrain_epochs": 20, "epochs": 3, "random_state": 0, "device": "cpu"}
-METHODS = ["TELL", "KMeansNet", "CrossMetric", "DeepKMeans", "DCN", "DEC", "IDEC", "VaDE", "AEKMeans", "SSCNet"]
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +25,7 @@ def model(rows):
     return diffclust.TELL(5, **SETTINGS).fit(rows[0])
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", ESTIMATORS)
 def test_only_what_was_asked_for_changes(rows, name):
     X = rows[0]
     model = getattr(diffclust, name)(5, **SETTINGS).fit(X)
@@ -56,6 +56,17 @@ def test_a_split_undoes_a_merge_of_blobs(rows, model):
     before = model.labels_
     model.merge(0, 4).split(0, rows[0])
     assert diffclust.metrics.ari(before, model.labels_) == 1
+
+
+def test_nothing_is_drawn_and_defaults_do_not_matter(rows, model):
+    before = torch.get_rng_state()
+    torch.set_default_dtype(torch.float64)
+    try:
+        model.merge(0, 4).split(0, rows[0])
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert torch.get_rng_state().equal(before)
+    assert all(value.dtype == torch.float32 for value in model.model_.clusters.state_dict().values())
 
 
 def test_the_merged_centre_is_the_weighted_mean(rows, model):

@@ -10,7 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.preprocessing import normalize
 
 from conftest import SEED
-from diffclust import TELL
+from diffclust import TELL, CrossMetric, load
 from diffclust.engine.data import Data
 from diffclust.engine.rows import TensorRows
 from diffclust.engine.run import last_change
@@ -27,11 +27,11 @@ def records(*losses, phase="clustering"):
 
 def test_the_last_change_by_hand():
     history = records(9, 9, phase="pretraining") + records(10, 8, 4, 2)  # two windows of two: 9 and 3
-    assert last_change(history, beside={"rate"}) == pytest.approx(-6 / 9)
-    assert last_change(records(*range(40, 0, -1)), {"rate"}) == pytest.approx((2.5 - 6.5) / 6.5)  # windows of four
-    assert last_change(records(1, 2, 3), {"rate"}) is None
-    assert last_change(records(1, 2, 3, np.inf), {"rate"}) is None
-    assert last_change([], {"rate"}) is None
+    assert last_change(history, ["a", "b"]) == pytest.approx(-6 / 9)
+    assert last_change(records(*range(40, 0, -1)), ["a", "b"]) == pytest.approx((2.5 - 6.5) / 6.5)  # windows of four
+    assert last_change(records(1, 2, 3), ["a", "b"]) is None
+    assert last_change(records(1, 2, 3, np.inf), ["a", "b"]) is None
+    assert last_change([], ["a", "b"]) is None
 
 
 def test_the_share_of_near_rows_together_by_hand():
@@ -93,6 +93,20 @@ def test_a_good_fit_is_silent_and_has_its_figures(blobs):
 def test_a_short_look_is_not_judged(blobs):
     model = TELL(3, **SETTINGS, epochs=2).fit(blobs[0])
     assert set(model.diagnostics_["soundness"].values()) == {None}
+
+
+def test_what_a_callback_records_is_no_loss(blobs, tmp_path):
+    def watch(progress):
+        progress.record["watched"] = -1e6 * progress.epoch
+
+    settings = {**SETTINGS, "pretrain_epochs": 3, "epochs": 20}
+    plain = CrossMetric(3, **settings, tolerance=0).fit(blobs[0])
+    watched = CrossMetric(3, **settings, tolerance=0, callbacks=[watch]).fit(blobs[0])
+    assert watched.history_[-1]["watched"] == -19e6
+    assert watched.diagnostics_["soundness"] == plain.diagnostics_["soundness"]
+    watched.save(tmp_path / "m")
+    for each in (watched, load(tmp_path / "m")):
+        assert each.explain_model().change == plain.explain_model().change
 
 
 class Times(torch.nn.Module):

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from sklearn.exceptions import ConvergenceWarning
 
 import diffclust
 from conftest import failed_checks
@@ -92,6 +93,31 @@ def test_same_seed_same_labels_and_the_callers_state_is_untouched(digits):
     first, second = (DSCNet(4, **SHORT).fit_predict(digits[0][:40]) for _ in range(2))
     assert (first == second).all()
     assert (torch.get_rng_state() == before).all()
+
+
+def break_off(model, epoch, data):
+    if epoch == 1:
+        raise KeyboardInterrupt
+
+
+def spoil(model, epoch, data):
+    if epoch == 0:
+        model.c.data.fill_(torch.inf)
+
+
+@pytest.mark.parametrize(
+    ("hook", "what", "epochs", "says"),
+    [
+        ("after_epoch", break_off, 2, "Stopped by the user in epoch 2 of 3 of clustering"),
+        ("before_epoch", spoil, 3, "The loss was not finite in epoch 0 of clustering"),
+    ],
+)
+def test_what_went_wrong_in_training_is_told(monkeypatch, hook, what, epochs, says):
+    monkeypatch.setattr(DSCNetModel, hook, what)
+    with pytest.warns(ConvergenceWarning, match=says):
+        model = DSCNet(3, **SHORT).fit(subspaces()[0])
+    assert model.n_iter_ == epochs
+    assert any(says in message for message in model.diagnostics_["warnings"])
 
 
 @pytest.mark.parametrize("name", ["predict", "transform", "save"])

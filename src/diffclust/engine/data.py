@@ -16,6 +16,7 @@ from ..nn.neighbours import NeighbourGraph
 from ..nn.parallel import batch_mean, totals
 from .distributed import ALONE, Processes
 from .rows import Rows
+from .runtime import undisturbed
 
 CHUNK = 1024  # rows answered at a time, where nothing below says otherwise
 # By the type of device: as many rows at a time as have this many values together, but no more than 8 * CHUNK. On a CPU
@@ -240,7 +241,7 @@ class Data:
             x = self.block(start, stop) if index is None else self.take_checked(index[start:stop])
             n = x.shape[0]
             padded = x if n >= FEWEST else torch.cat([x, x[:1].expand(FEWEST - n, *x.shape[1:])])
-            with torch.no_grad():
+            with torch.no_grad(), undisturbed():
                 answers = fn(padded)
             if kept and answers.data_ptr() == padded.data_ptr():  # the rows themselves, which may be the user's
                 answers = answers.clone()

@@ -1,6 +1,7 @@
 """The interface of a method: its loss, its assignment, and hooks around training."""
 
 import contextlib
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterator
 from typing import Any, NamedTuple, Self
@@ -240,6 +241,14 @@ class ClusterModel(Trainable):
     @abstractmethod
     def clustering_loss(self, z: Tensor) -> Tensor:
         """The method's clustering loss of each embedded row, (b, d) -> (b,), on the paper's scale."""
+
+    def as_trained(self) -> Self:
+        """The model before clusters were merged or split; all tensors are shared."""
+        if self.clusters.original is self.clusters:
+            return self
+        model = copy.copy(self)
+        model._modules = {**self._modules, "clusters": self.clusters.original}
+        return model
 
     def loss_of_members(self, z: Tensor, own: Tensor) -> Tensor:
         """`clustering_loss` from the known squared distance of each row to its own centre, for methods that need

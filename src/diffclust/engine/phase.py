@@ -125,6 +125,7 @@ class Phase:
         self.name, self.model, self.data, self.optimizer, self.epochs = name, model, data, optimizer, epochs
         self.precision, self.callbacks, self.restart = precision, callbacks, restart
         self.history: list[Record] = []
+        self.terms: list[str] = []  # of the loss, by name
         self.over = False
         self.steps_taken = 0
         self.in_stack = False  # whether the model's tensors are parts of common ones: see `accelerate.stack`
@@ -218,6 +219,7 @@ class Phase:
 
     def end_epoch(self) -> None:
         epoch, losses = self.epoch, self.means()
+        self.terms = list(losses)
         self.history.append({"phase": self.name, "epoch": epoch, **losses, **self.model.figures()})
         if all(map(math.isfinite, losses.values())):
             self.model.after_epoch(epoch, self.data)

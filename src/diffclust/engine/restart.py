@@ -56,6 +56,7 @@ class Restart:
         self.phase: Phase | None = None
         self.history: list[Record] = []
         self.events: list[Event] = []
+        self.terms: list[str] = []
         self.seed = job.checkpoint.seeds[number]
         self.entry = job.checkpoint.entries[number]
         kept = self.entry["result"]
@@ -120,15 +121,15 @@ class Restart:
         phase.finish()
         self.history += phase.history
         self.events += phase.model.events
+        self.terms = phase.terms
         if self.waiting:
             outcome = {"history": phase.history, "events": [tuple(event) for event in phase.model.events]}
             state = {"model": self.model.state_dict(), "random": random_states(self.data.device)}
             self._keep(phases={**self.entry["phases"], phase.name: {**outcome, **state}}, current=None)
 
     def _measure(self) -> None:
-        self.result = Run.evaluate(
-            self.model.eval(), self.data, seed=self.seed, history=self.history, events=self.events
-        )
+        told = {"history": self.history, "terms": self.terms, "events": self.events}
+        self.result = Run.evaluate(self.model.eval(), self.data, seed=self.seed, **told)
         self._keep(result=self.result.state(), phases={}, current=None)
 
     def _keep(self, **news: Any) -> None:

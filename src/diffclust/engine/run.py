@@ -19,7 +19,7 @@ from .phase import Record
 # A run has collapsed if it has fewer effective clusters than 1 + COLLAPSED of those wanted, and leaves more than
 # UNEXPLAINED of the variance inside them. With less, its small clusters are groups of rows far from all others.
 COLLAPSED, UNEXPLAINED = 0.02, 0.5
-FIGURES = ("seed", "history", "inertia", "scatter", "clustering_loss", "reconstruction", "temperature")
+FIGURES = ("seed", "history", "terms", "inertia", "scatter", "clustering_loss", "reconstruction", "temperature")
 SAMPLE = 10_000  # rows the temperature is fitted on
 NO_WARNING = ("repaired", "settled", "fallback")  # events that went well
 
@@ -29,6 +29,7 @@ class Run:
     model: ClusterModel
     seed: int
     history: list[Record]
+    terms: list[str]  # what a step of the last phase minimised, by its names in the history
     events: list[Event]
     labels: np.ndarray
     centers: np.ndarray
@@ -40,7 +41,14 @@ class Run:
 
     @classmethod
     def evaluate(
-        cls, model: ClusterModel, data: Data, *, seed: int, history: list[Record], events: list[Event]
+        cls,
+        model: ClusterModel,
+        data: Data,
+        *,
+        seed: int,
+        history: list[Record],
+        terms: list[str],
+        events: list[Event],
     ) -> "Run":
         """Everything one wants to know of a trained model, in eval mode over all rows, summed in float64."""
         model.eval()
@@ -67,6 +75,7 @@ class Run:
             model=model,
             seed=seed,
             history=history,
+            terms=terms,
             events=events,
             labels=labels.cpu().numpy(),
             centers=centers.float().cpu().numpy(),
@@ -90,6 +99,7 @@ class Run:
         model.load_state_dict(state["model"])
         arrays = {name: state[name].numpy() for name in ("labels", "centers")}
         events = [Event(*event) for event in state["events"]]
+        state = {"terms": [], **state}  # which were once not kept
         return cls(model=model.eval(), events=events, **arrays, **{name: state[name] for name in FIGURES})
 
     def to_dict(self) -> dict[str, Any]:
@@ -109,12 +119,7 @@ class Run:
         k = len(self.centers)
         sizes = self.sizes
         empty = np.flatnonzero(sizes == 0).tolist()
-        messages = [
-            message if count == 1 else f"{message} ({count} times)"
-            for message, count in Counter(
-                event.message for event in self.events if event.kind not in NO_WARNING
-            ).items()
-        ]
+        messages = warnings_of(self.events)
         if self.collapsed:
             messages.append(
                 f"Collapse: {sizes.max()} of {sizes.sum()} rows are in one of {k} clusters. "
@@ -139,17 +144,23 @@ class Run:
         }
 
 
-def last_change(history: Sequence[Record], beside: Collection[str] = ()) -> float | None:
+def warnings_of(events: Sequence[Event]) -> list[str]:
+    """What the user should be warned of, each once."""
+    counts = Counter(event.message for event in events if event.kind not in NO_WARNING)
+    return [message if count == 1 else f"{message} ({count} times)" for message, count in counts.items()]
+
+
+def last_change(history: Sequence[Record], terms: Collection[str]) -> float | None:
     """By what share the mean total loss changed from the last but one tenth of the clustering epochs to the last tenth.
     A tenth is rounded to an even number, since some methods alternate between two kinds of epoch. None with too few
     epochs to say.
 
     Args:
         history: a record for each epoch.
-        beside: names in a record that are no loss terms.
+        terms: the loss terms by name; a record has other numbers, too.
     """
     records = [record for record in history if record["phase"] == "clustering"]
-    names = set(records[0]).intersection(*records) - {"phase", "epoch", *beside} if records else set()
+    names = set(terms).intersection(*records) if records else set()
     total = np.array([sum(record[name] for name in names) for record in records])
     window = max(2, len(total) // 10 // 2 * 2)
     if not names or len(total) < 2 * window or not np.isfinite(total).all():

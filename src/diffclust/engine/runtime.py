@@ -12,6 +12,8 @@ import torch
 from sklearn.utils import check_random_state
 from torch import Tensor
 
+from ..nn.ops import without_autocast
+
 PRECISIONS = ("auto", "float32", "bf16")
 CUBLAS = "CUBLAS_WORKSPACE_CONFIG"
 
@@ -51,8 +53,20 @@ def choose_precision(wish: str, device: torch.device) -> str:
 
 def autocast(device: torch.device, precision: str) -> contextlib.AbstractContextManager[Any]:
     if precision == "bf16":
+        torch.clear_autocast_cache()  # inside a caller's autocast it would hold the weights of the step before
         return torch.autocast(device.type, dtype=torch.bfloat16)
     return contextlib.nullcontext()
+
+
+@contextlib.contextmanager
+def undisturbed() -> Iterator[None]:
+    """A context, or a decorator, in which a caller's autocast and default device have no effect."""
+    with contextlib.ExitStack() as modes:
+        for kind in ("cpu", "cuda"):
+            modes.enter_context(without_autocast(torch.device(kind)))
+        if torch.get_default_device().type != "cpu":
+            modes.enter_context(torch.device("cpu"))
+        yield
 
 
 def restart_seeds(random_state: int | np.random.RandomState | None, n: int) -> list[int]:
@@ -130,7 +144,8 @@ _exactness = Exactness()
 
 @contextlib.contextmanager
 def learning(deterministic: bool = False) -> Iterator[None]:
-    """Inside, gradients are recorded, though the caller may be under `torch.no_grad` or `torch.inference_mode`.
+    """Inside, gradients are recorded, though the caller may be under `torch.no_grad` or `torch.inference_mode`; other
+    modes of the caller have no effect either.
 
     Args:
         deterministic: whatever is computed on a GPU has the same bits every time; what cannot be is an error. On a CPU
@@ -138,7 +153,8 @@ def learning(deterministic: bool = False) -> Iterator[None]:
     """
     # What is no flag is named by the check of all settings, which comes later.
     exact = isinstance(deterministic, (bool, np.bool_)) and bool(deterministic) and torch.cuda.is_available()
-    with torch.inference_mode(False), torch.enable_grad(), _exactness if exact else contextlib.nullcontext():
+    exactly = _exactness if exact else contextlib.nullcontext()
+    with torch.inference_mode(False), torch.enable_grad(), undisturbed(), exactly:
         try:
             yield
         except RuntimeError as error:

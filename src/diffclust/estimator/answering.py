@@ -13,7 +13,7 @@ from torch import Tensor
 from ..engine.data import Data
 from ..engine.model import Answer, ClusterModel
 from ..engine.rows import TensorRows
-from ..engine.runtime import choose_device
+from ..engine.runtime import choose_device, undisturbed
 from ..reading.inputs import Given, Shape, check_tensor, in_numbers, read_rows
 from .outliers import Rejecting
 from .state import snapshot
@@ -63,7 +63,8 @@ class Answering(
         """Yield labels and probabilities in order, some thousand rows at a time, for results larger than memory."""
         fitted = snapshot(self)
         check_is_fitted(fitted)
-        data, model = fitted._ready(read_rows(fitted, X, fitting=False))
+        with undisturbed():
+            data, model = fitted._ready(read_rows(fitted, X, fitting=False))
 
         def ask(x: Tensor) -> Tensor:
             answer = model.answer(x)
@@ -79,6 +80,7 @@ class Answering(
         """The embedding of each row (n, embedding_dim), in the form of X."""
         return self._answer(X, lambda fitted: fitted.model_.embed)
 
+    @undisturbed()
     def inverse_transform(self, Z: Any) -> Any:
         """Decode embeddings to samples of the shape that `fit` was given."""
         fitted = snapshot(self)
@@ -107,12 +109,16 @@ class Answering(
         return samples.double() + torch.from_numpy(self.origin_).to(samples.device)
 
     def score(self, X: Any, y: Any = None) -> float:
-        """The negative clustering loss, averaged over the rows: larger is better."""
-        losses = self._answer(
-            X, lambda fitted: lambda x: fitted.model_.clustering_loss(fitted.model_.embed(x).double())
-        )
-        return -float(losses.mean())
+        """The negative clustering loss, averaged over the rows: larger is better. It stays that of the trained clusters
+        when these are merged or split."""
 
+        def ask(fitted: Any) -> Callable[[Tensor], Tensor]:
+            model = fitted.model_.as_trained()
+            return lambda x: model.clustering_loss(model.embed(x).double())
+
+        return -float(self._answer(X, ask).mean())
+
+    @undisturbed()
     def _answer(
         self,
         X: Any,

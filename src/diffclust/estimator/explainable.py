@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from ..engine.runtime import undisturbed
 from ..explain.clusters import ClusterExplanation, explain_cluster
 from ..explain.model import ModelExplanation, explain_model
 from ..explain.pairs import PairExplanation, explain_pair
@@ -18,6 +19,7 @@ class Explainable:
     """Explanations and reports of a fitted estimator. They need a `model_` with `embed` and either `clusters.logits`
     (exact if these are linear) or `assign`; everything else comes from the fitted attributes."""
 
+    @undisturbed()
     def explain(
         self,
         X: Any,
@@ -40,6 +42,7 @@ class Explainable:
             snapshot(self), X, attributions=attributions, baseline=baseline, feature_names=feature_names
         )
 
+    @undisturbed()
     def explain_cluster(
         self, j: int, X: Any = None, *, feature_names: Sequence[str] | None = None, n: int = 10
     ) -> ClusterExplanation:
@@ -47,6 +50,7 @@ class Explainable:
         how tight it is and its `n` most typical and most doubtful rows."""
         return explain_cluster(snapshot(self), j, X, feature_names=feature_names, n=n)
 
+    @undisturbed()
     def explain_pair(
         self,
         a: Any,
@@ -61,10 +65,12 @@ class Explainable:
             snapshot(self), a, b, attributions=attributions, baseline=baseline, feature_names=feature_names
         )
 
+    @undisturbed()
     def explain_model(self) -> ModelExplanation:
         """Describe the parts of the model, whether training converged, and what was repaired."""
         return explain_model(snapshot(self))
 
+    @undisturbed()
     def report(
         self, path: str | os.PathLike[str] | None = None, X: Any = None, y: Any = None, **options: Any
     ) -> Path | InlineReport:

@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..engine.data import Data
 from ..engine.model import ClusterModel
-from ..engine.runtime import choose_device, seeded
+from ..engine.runtime import choose_device, seeded, undisturbed
 from ..explain.clusters import check_cluster
 from ..explain.names import cluster_names
 from ..metrics import effective_number
@@ -34,6 +34,7 @@ class Regrouping:
 
         def predict(self, X: Any) -> Any: ...
 
+    @undisturbed()
     def merge(self, i: int, j: int) -> Self:
         """Merge clusters i and j without training. All other rows keep their cluster.
 
@@ -62,6 +63,7 @@ class Regrouping:
             self._regroup(model, joined, ["merge", i, j], number[self.labels_], centers, names)
         return self
 
+    @undisturbed()
     def split(self, i: int, X: Any) -> Self:
         """Split cluster i in two without training, by k-means on its rows in the embedding. The larger part keeps the
         number, the other becomes a new last cluster. All other rows keep their cluster.

@@ -42,7 +42,7 @@ def examine(best: Run, runs: Sequence[Run], data: Data, *, by_distance: bool) ->
     if len(best.history) < ENOUGH or best.collapsed:
         return found
     if not {event.kind for event in best.events} & {"fallback", "settled", "collapse", "interrupted"}:
-        found["change"] = last_change(best.history, best.model.figures())
+        found["change"] = last_change(best.history, best.terms)
     others = [run.labels for run in runs if run.seed != best.seed]
     if others:
         found["stability"] = compared(best.labels, others, len(best.centers)).clusters.tolist()

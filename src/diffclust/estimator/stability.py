@@ -70,6 +70,7 @@ class Steady:
         device: str
         deterministic: bool
         labels_: np.ndarray
+        diagnostics_: dict[str, Any]
         seed_: int
         runs_: list[dict[str, Any]]
         _fitted_with: dict[str, Any]
@@ -93,7 +94,9 @@ class Steady:
 
     def _among_restarts(self) -> Stability:
         others = [run["labels"] for run in self.runs_ if run["seed"] != self.seed_]
-        if not others or any(len(other) != len(self.labels_) for other in others):  # of a stream, the last batch
+        if "stream" in self.diagnostics_:
+            raise AttributeError("stability_ compares the restarts of a fit, before partial_fit: call stability(X).")
+        if not others:
             raise AttributeError("stability_ compares the restarts of a fit: set n_init > 1, or call stability(X).")
         return compared(self.labels_, others, self.n_clusters_)
 

@@ -299,7 +299,7 @@ class Online:
                 return now[name]
             if name == "partial_fit":
                 raise AttributeError(f"{type(self).__name__} does not learn online: {self.offline()}.")
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            return object.__getattribute__(self, name)  # which says why: a property may have its own reason
 
     @staticmethod
     @torch.no_grad()

@@ -1,5 +1,6 @@
 """A description of the model and its training."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -96,8 +97,7 @@ def explain_model(estimator: Any) -> ModelExplanation:
     if hasattr(clusters, "weight") and hasattr(clusters, "alpha"):
         weight = clusters.weight.detach().cpu().numpy() / (2 * clusters.alpha)
         gap = float(np.abs(weight - estimator.cluster_centers_).max())
-    beside: dict[str, float] = getattr(model, "figures", dict)()  # what a method records that it does not minimise
-    change = last_change(estimator.history_, beside)
+    change = last_change(estimator.history_, _terms(estimator, losses.get("clustering", {})))
     found = estimator.diagnostics_
     return ModelExplanation(
         method=type(estimator).__name__,
@@ -117,6 +117,14 @@ def explain_model(estimator: Any) -> ModelExplanation:
             for run in estimator.runs_
         ],
     )
+
+
+def _terms(estimator: Any, recorded: Collection[str]) -> Collection[str]:
+    """The loss terms among what was recorded of clustering; of a model saved by an older version, all but what the
+    method records beside them."""
+    kept = next((run for run in estimator.runs_ if run["seed"] == estimator.seed_), {})
+    beside: dict[str, float] = getattr(estimator.model_, "figures", dict)()
+    return kept.get("terms") or set(recorded) - set(beside)
 
 
 def _parts(model: Any) -> list[dict[str, Any]]:

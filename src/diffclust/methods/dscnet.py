@@ -33,6 +33,7 @@ from ..engine.optimizers import make_optimizer
 from ..engine.phase import Callback, Phase
 from ..engine.pretraining import Pretraining
 from ..engine.restart import Job, Restart
+from ..engine.run import warnings_of
 from ..engine.runtime import Randomness, choose_device, free_memory, learning, restart_seeds
 from ..estimator import networks
 from ..estimator.knobs import check_seed, knob
@@ -137,22 +138,25 @@ class DSCNet(TransductiveClusterer):
         with learning():
             restart = self._restart(Data(given.rows, device, n), Data(given.rows, device, BATCH), seed)
             train([restart])
-        model = restart.model
-        assert isinstance(model, DSCNetModel)
-        with torch.no_grad():
-            c = model.coefficients().double().cpu()
+            model = restart.model
+            assert isinstance(model, DSCNetModel)
+            c = model.coefficients().detach().double().cpu()
             z = F.normalize(restart.data.map(model.embed).double().cpu(), dim=1)
-        w = self.affinity(c)
-        labels, found = spectral_labels(sp.csr_array(w.numpy()), self.n_clusters, seed)
+            w = self.affinity(c)
+            labels, found = spectral_labels(sp.csr_array(w.numpy()), self.n_clusters, seed)
+            labels = join_strays(z, labels)
+        messages = warnings_of(restart.events)
+        if found["isolated"]:
+            messages.append(f"{found['isolated']} rows have no coefficients.")
         self._adopt(
             given,
-            join_strays(z, labels),
-            [f"{found['isolated']} rows have no coefficients."] if found["isolated"] else [],
+            labels,
+            messages,
             {},
             coefficients_=c.numpy(),
             affinity_matrix_=w.numpy(),
             history_=restart.history,
-            n_iter_=int(self.epochs),
+            n_iter_=sum(record["phase"] == "clustering" for record in restart.history),
         )
         return self
 

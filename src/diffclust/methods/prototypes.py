@@ -19,5 +19,5 @@ class PrototypeDecoding(ClusterModel):
 
     def decode(self, z: Tensor) -> Tensor:
         """By way of codes: those of the rows nearest to the centres, mixed as the assignment is in doubt."""
-        doubt = torch.softmax(self.clusters.logits(z), dim=1).to(self.prototypes)
+        doubt = torch.softmax(self.clusters.original.logits(z), dim=1).to(self.prototypes)
         return self.autoencoder.decode(doubt @ self.prototypes)

@@ -154,6 +154,11 @@ class ClusterLayer(nn.Module):
         else:
             self.set_centers(z[torch.randperm(len(z), device=z.device)[: self.n_clusters]])
 
+    @property
+    def original(self) -> "ClusterLayer":
+        """The layer as it was trained, before clusters were merged or split."""
+        return self
+
     # ---- from rows to answers
 
     def normalize(self, x: Tensor) -> Tensor:

@@ -3,6 +3,7 @@
 The logit of merged clusters i and j is the larger of the two, so all boundaries to other clusters stay the same. If i
 is split between the centres a and b, the part of the nearer centre gets the logit of i, and the other as much less as
 it is farther, so the larger of the two is the logit of i. So all rows of other clusters keep their cluster.
+Log-probabilities and distances are regrouped in the same way, so that the most probable cluster is the nearest.
 """
 
 from typing import Any
@@ -16,7 +17,7 @@ MANY = 100  # layers around a layer
 
 
 class Regrouped(ClusterLayer):
-    """A layer whose logits are made of those of the layer `inner`, which is left as it is."""
+    """A layer whose answers are made of those of the layer `inner`, which is left as it is."""
 
     weight: nn.Parameter
 
@@ -25,19 +26,43 @@ class Regrouped(ClusterLayer):
         self.inner = inner
         self.tied, self.sphere, self.assignment = inner.tied, inner.sphere, inner.assignment
         self.temperature = inner.temperature
-        self.weight.requires_grad_(False)  # means for people to look at: answers come from `inner`
+        # means for people to look at: answers come from `inner`
+        means = torch.zeros(n_clusters, inner.embedding_dim, dtype=inner.weight.dtype, device=inner.weight.device)
+        self.weight = nn.Parameter(means, requires_grad=False)
+
+    def reset_parameters(self) -> None:
+        """Nothing is drawn: `show` sets the means."""
 
     def normalize(self, x: Tensor) -> Tensor:
         return self.inner.normalize(x)
 
-    def logits(self, z: Tensor) -> Tensor:
+    @property
+    def original(self) -> ClusterLayer:
+        return self.inner.original
+
+    def regroup(self, scores: Tensor, z: Tensor, scale: float) -> Tensor:
+        """Scores of the clusters of `inner`, where larger is nearer -> of these. A unit of squared distance counts as
+        much as `scale`."""
         raise NotImplementedError
 
-    def read_distances(self, z: Tensor, logits: Tensor) -> Tensor:
-        return self.inner.read_distances(z, logits)
+    def logits(self, z: Tensor) -> Tensor:
+        return self.regroup(self.inner.logits(z), z, self.alpha)
 
     def distances(self, z: Tensor) -> Tensor:
-        return self.read_distances(z, self.logits(z))
+        return -self.regroup(-self.inner.distances(z), z, 1.0)
+
+    def read_distances(self, z: Tensor, logits: Tensor) -> Tensor:
+        return self.distances(z)
+
+    def probabilities(self, z: Tensor, temperature: float) -> Tensor:
+        p = self.inner.probabilities(z, temperature)
+        logs = p.clamp_min(torch.finfo(p.dtype).tiny).log()
+        return torch.softmax(self.regroup(logs, z, 1 / temperature), dim=1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.temperature is None:
+            return super().forward(x)
+        return self.probabilities(self.normalize(x), self.temperature)  # its assignment is nothing else
 
     @torch.no_grad()
     def show(self, centers: Tensor) -> None:
@@ -52,10 +77,9 @@ class Joined(Regrouped):
         super().__init__(inner, inner.n_clusters - 1)
         self.i, self.j = i, j
 
-    def logits(self, z: Tensor) -> Tensor:
-        logits = self.inner.logits(z)
-        both = torch.maximum(logits[:, self.i], logits[:, self.j])
-        return torch.stack([both if old == self.i else logits[:, old] for old in self.sources()], dim=1)
+    def regroup(self, scores: Tensor, z: Tensor, scale: float) -> Tensor:
+        both = torch.maximum(scores[:, self.i], scores[:, self.j])
+        return torch.stack([both if old == self.i else scores[:, old] for old in self.sources()], dim=1)
 
     def sources(self) -> list[int]:
         """Of each cluster, which it was of `inner`."""
@@ -70,15 +94,14 @@ class Parted(Regrouped):
     def __init__(self, inner: ClusterLayer, i: int) -> None:
         super().__init__(inner, inner.n_clusters + 1)
         self.i = i
-        self.register_buffer("parts", torch.zeros(2, inner.embedding_dim))
+        self.register_buffer("parts", torch.zeros(2, inner.embedding_dim, dtype=inner.weight.dtype))
 
-    def logits(self, z: Tensor) -> Tensor:
-        logits = self.inner.logits(z)
-        parts = self.parts.to(logits)
-        nearness = self.alpha * (2 * z.to(logits) @ parts.T - parts.square().sum(1))
+    def regroup(self, scores: Tensor, z: Tensor, scale: float) -> Tensor:
+        parts = self.parts.to(scores)
+        nearness = scale * (2 * z.to(scores) @ parts.T - parts.square().sum(1))
         ahead = nearness[:, 0] - nearness[:, 1]
-        own = logits[:, self.i]
-        columns = list(logits.unbind(1))
+        own = scores[:, self.i]
+        columns = list(scores.unbind(1))
         columns[self.i] = own + ahead.clamp_max(0)
         return torch.stack([*columns, own - ahead.clamp_min(0)], dim=1)
 
