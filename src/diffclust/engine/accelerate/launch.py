@@ -26,6 +26,11 @@ def has_triton() -> bool:
     return importlib.util.find_spec("triton") is not None
 
 
+def takes_kernels(x: torch.Tensor) -> bool:
+    """Whether kernels run where this tensor is: on a GPU, or anywhere if Triton interprets them."""
+    return x.is_cuda or os.environ.get("TRITON_INTERPRET") == "1"
+
+
 @functools.cache
 def _can_overlap() -> bool:
     """Whether a kernel may come onto the GPU before the last one has ended: from NVIDIA's Hopper on, if Triton can."""
