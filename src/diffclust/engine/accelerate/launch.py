@@ -43,12 +43,13 @@ def _can_overlap() -> bool:
 
 
 def launch(kernel: Any, grid: tuple[int, ...], *arguments: Any, **options: Any) -> None:
-    """`kernel[grid](...)`; in a rehearsal nothing is run."""
+    """`kernel[grid](...)`, where the first of the arguments is; in a rehearsal nothing is run."""
     options |= {"PDL": True, "launch_pdl": True} if has_room() and _can_overlap() else {"PDL": False}
-    if _rehearsing:
-        kernel.warmup(*arguments, grid=grid, **options)
-    else:
-        kernel[grid](*arguments, **options)
+    with torch.cuda.device_of(arguments[0]):  # Triton takes the current device
+        if _rehearsing:
+            kernel.warmup(*arguments, grid=grid, **options)
+        else:
+            kernel[grid](*arguments, **options)
 
 
 @functools.cache
