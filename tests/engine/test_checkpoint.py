@@ -114,11 +114,12 @@ def test_without_a_seed_the_seeds_are_kept(quick, blobs, tmp_path):
     assert [model.fit(blobs[0]).seed_] == kept
 
 
-def test_a_stop_rule_goes_on_where_it_was(digits, tmp_path):
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_a_stop_rule_goes_on_where_it_was(digits, tmp_path, device):
     def build(**settings):
         stop = StopWhenLabelsSettle(0.05, every=2)
         callbacks = [stop, *settings.pop("callbacks", [])]
-        training = {"pretrain_epochs": 8, "epochs": 40, "network": "dense", "random_state": 0, "device": "cpu"}
+        training = {"pretrain_epochs": 8, "epochs": 40, "network": "dense", "random_state": 0, "device": device}
         return diffclust.TELL(4, **training, callbacks=callbacks, **settings)
 
     whole = build().fit(digits[0])
