@@ -180,6 +180,7 @@ class Checkpoint:
         seeds: list[int],
         processes: Processes = ALONE,
         defaults: dict[str, Any] | None = None,
+        found: tuple[Any, ...] | None = None,
     ) -> None:
         """A fit's place in a folder.
 
@@ -190,6 +191,7 @@ class Checkpoint:
             seeds: of the restarts.
             processes: those that share the fit.
             defaults: what holds for a part of the identity that the folder does not know: a setting of later date.
+            found: what was found before training, and a fit that goes on need not look for again.
         """
         self.folder, self.every, self.processes = folder, every, processes
         self.has_news = False
@@ -197,6 +199,7 @@ class Checkpoint:
             "format": STATE_FORMAT,
             "identity": identity,
             "seeds": seeds,
+            "found": found,
             "entries": [{"result": None, "phases": {}, "current": None} for _ in seeds],
         }
         kept = processes.of_leader(folder.read) if folder else None
