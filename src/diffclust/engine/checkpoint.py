@@ -46,7 +46,7 @@ def pack(state: Any) -> bytes:
             return {"items": [[plain(k), plain(v)] for k, v in value.items()]}
         if isinstance(value, (list, tuple)):
             return {"list" if isinstance(value, list) else "tuple": [plain(v) for v in value]}
-        return value
+        return value.item() if isinstance(value, np.generic) else value
 
     return save_tensors(tensors, metadata={"state": json.dumps(plain(state))})
 
