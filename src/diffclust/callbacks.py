@@ -58,7 +58,7 @@ class StopWhenLabelsSettle:
             self.labels = None
         if (progress.epoch + 1) % self.every:
             return
-        labels = _labels(model, progress.data)
+        labels = _labels(model, progress.data).cpu()  # as a checkpoint gives them back
         if self.labels is not None and (labels != self.labels).double().mean() <= self.tolerance:
             progress.stop = True
         self.labels = labels

@@ -26,6 +26,8 @@ from diffclust import TELL
 from diffclust.callbacks import StopWhenLabelsSettle
 from diffclust.engine import checkpoint
 from diffclust.engine.checkpoint import CheckpointFolder, comparable, pack, unpack
+from diffclust.estimator import number
+from diffclust.nn.number import Choice
 from processes import PROCESSES
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -116,11 +118,34 @@ def test_without_a_seed_the_seeds_are_kept(quick, blobs, tmp_path):
     assert [model.fit(blobs[0]).seed_] == kept
 
 
-def test_a_stop_rule_goes_on_where_it_was(digits, tmp_path):
+def test_without_a_seed_the_number_of_clusters_is_kept(digits, tmp_path, little_training, monkeypatch):
+    settings = {"pretrain_epochs": 1, "epochs": 4, "device": "cpu", "checkpoint": tmp_path, "checkpoint_every": 1}
+    looks = iter([Choice(3, [2, 3], [0.1, 0.2], [0.1, 0.2], [0.1, 0.2], 1.0), Choice(2, [], [], [], [], 1.0)])
+    monkeypatch.setattr(number, "_look", lambda estimator, given: next(looks))
+    with pytest.raises(Killed):
+        diffclust.TELL("auto", **settings, callbacks=[killer(0, "clustering", 1)]).fit(digits[0])
+    model = diffclust.TELL("auto", **settings).fit(digits[0])
+    assert model.n_clusters_ == 3
+    assert model.diagnostics_["number"]["candidates"] == [2, 3]
+
+
+def test_numpys_numbers_may_be_recorded(digits, tmp_path):
+    def record(progress):
+        progress.record |= {"watched": np.float32(0.5), "counted": np.int64(3), "sound": np.bool_(True)}
+
+    settings = {"pretrain_epochs": 1, "epochs": 4, "device": "cpu", "checkpoint": tmp_path, "checkpoint_every": 1}
+    with pytest.raises(Killed):
+        diffclust.TELL(3, **settings, callbacks=[record, killer(0, "clustering", 2)]).fit(digits[0])
+    model = diffclust.TELL(3, **settings, callbacks=[record]).fit(digits[0])
+    assert [(r["watched"], r["counted"], r["sound"]) for r in model.history_] == [(0.5, 3, True)] * 5
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_a_stop_rule_goes_on_where_it_was(digits, tmp_path, device):
     def build(**settings):
         stop = StopWhenLabelsSettle(0.05, every=2)
         callbacks = [stop, *settings.pop("callbacks", [])]
-        training = {"pretrain_epochs": 8, "epochs": 40, "network": "dense", "random_state": 0, "device": "cpu"}
+        training = {"pretrain_epochs": 8, "epochs": 40, "network": "dense", "random_state": 0, "device": device}
         return diffclust.TELL(4, **training, callbacks=callbacks, **settings)
 
     whole = build().fit(digits[0])

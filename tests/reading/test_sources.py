@@ -1,19 +1,23 @@
 """Data larger than memory: read as it is needed, shuffled well, answered as it goes, with flat memory."""
 
 import sys
+import time
 import weakref
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
+from pyarrow.parquet import ParquetFile
 from sklearn.exceptions import NotFittedError
 from torch.utils.data import IterableDataset
 
 from diffclust import TELL, KMeansNet, metrics
 from diffclust.engine import rows as engine
 from diffclust.engine.data import Data
-from diffclust.engine.feed import Feed
+from diffclust.engine.feed import Feed, shuffled
 from diffclust.engine.rows import ArrayRows
 from diffclust.reading import sources
 from diffclust.reading.formats import open_parquet
@@ -158,6 +162,43 @@ def test_row_groups_are_forgotten(X, tmp_path, monkeypatch):
     for i in range(150):
         assert (rows.take(torch.tensor([i])).numpy() == X[i]).all()
         assert len(rows.groups) <= 3
+
+
+@pytest.fixture
+def reads(monkeypatch):
+    """How many reads of a parquet file have gone on at each time."""
+    going, seen, read = [], [], ParquetFile.read_row_group
+
+    def slowly(file, *arguments, **options):
+        going.append(file)
+        time.sleep(0.02)
+        seen.append(len(going))
+        try:
+            return read(file, *arguments, **options)
+        finally:
+            going.pop()
+
+    monkeypatch.setattr(ParquetFile, "read_row_group", slowly)
+    return SimpleNamespace(going=going, seen=seen)
+
+
+def test_row_groups_are_read_by_one_thread_at_a_time(X, tmp_path, reads):
+    sources_of(X, tmp_path)
+    rows = open_parquet(tmp_path / "x.parquet")
+    index = torch.arange(150).flip(0).split(30)
+    with ThreadPoolExecutor(4) as threads:
+        for i, found in zip(index, threads.map(rows.take, index), strict=True):
+            assert (found.numpy() == X[i]).all()
+    assert max(reads.seen) == 1
+
+
+def test_no_read_goes_on_when_an_epoch_is_left(X, tmp_path, reads, monkeypatch):
+    monkeypatch.setattr(sources, "HELD", 1)  # a batch reaches into the next group
+    sources_of(X, tmp_path)
+    batches = shuffled(Data(open_parquet(tmp_path / "x.parquet"), CPU, 15))
+    next(batches)
+    batches.close()
+    assert not reads.going
 
 
 # ---- answers as they are found

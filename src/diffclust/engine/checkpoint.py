@@ -47,7 +47,7 @@ def pack(state: Any) -> bytes:
             return {"items": [[plain(k), plain(v)] for k, v in value.items()]}
         if isinstance(value, (list, tuple)):
             return {"list" if isinstance(value, list) else "tuple": [plain(v) for v in value]}
-        return value
+        return value.item() if isinstance(value, np.generic) else value
 
     return save_tensors(tensors, metadata={"state": json.dumps(plain(state))})
 
@@ -201,6 +201,7 @@ class Checkpoint:
         seeds: list[int],
         processes: Processes = ALONE,
         defaults: dict[str, Any] | None = None,
+        found: tuple[Any, ...] | None = None,
     ) -> None:
         """A fit's place in a folder.
 
@@ -211,6 +212,7 @@ class Checkpoint:
             seeds: of the restarts.
             processes: those that share the fit.
             defaults: what holds for a part of the identity that the folder does not know: a setting of later date.
+            found: what was found before training, and a fit that goes on need not look for again.
         """
         self.folder, self.every, self.processes = folder, every, processes
         self.has_news = False
@@ -219,6 +221,7 @@ class Checkpoint:
             "format": STATE_FORMAT,
             "identity": identity,
             "seeds": seeds,
+            "found": found,
             "entries": [{"result": None, "phases": {}, "current": None} for _ in seeds],
         }
         kept = processes.of_leader(folder.read) if folder else None

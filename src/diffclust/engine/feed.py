@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 
 import numpy as np
 import torch
@@ -60,6 +60,7 @@ class Feed:
 
     def begin(self) -> None:
         """Draw an epoch: the order of the rows, and what comes with them."""
+        self.settle()
         edges = self.data.rows.edges()
         if edges is None:
             data = self.data
@@ -72,6 +73,11 @@ class Feed:
         if self.data.knowledge is not None:
             self._draw_knowledge(self.data.knowledge)
         self.cursor.zero_()
+
+    def settle(self) -> None:
+        """Wait for a read that nobody needs any more."""
+        if self.ahead is not None and not self.ahead.cancel():
+            wait([self.ahead])
         self.ahead = None
 
     def _draw_neighbours(self, graph: NeighbourGraph) -> None:
@@ -159,6 +165,9 @@ def shuffled(data: Data) -> Iterator[Batch]:
     """The batches of one epoch."""
     feed = Feed(data)
     feed.begin()
-    for step in range(data.steps):
-        feed.bring(step)
-        yield feed.batch()
+    try:
+        for step in range(data.steps):
+            feed.bring(step)
+            yield feed.batch()
+    finally:
+        feed.settle()

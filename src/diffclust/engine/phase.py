@@ -258,6 +258,7 @@ class Phase:
         self.over = True
 
     def finish(self) -> None:
+        self.feed.settle()
         if not self.last_finite.is_finite() or not self._embedding_is_finite():
             self.last_finite.restore(self.name, self.epoch)
         self.leave_stack()

@@ -179,7 +179,7 @@ class PrototypeClusterer(
             told = self._read_knowledge(given, known, must_link, cannot_link)
             with self._reserved(), current_processes().sharing():
                 counted, choice = with_a_number(self, given, least=max(1, len(told.classes)))
-                restarts = build_restarts(counted, given, knowledge=told.knowledge)
+                restarts = build_restarts(counted, given, knowledge=told.knowledge, choice=choice)
                 train(restarts)
                 run = choose(counted, restarts)
             self._adopt(restarts, run, choice, told)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 import torch
 from torch import Tensor
 
+from ..engine.checkpoint import CheckpointFolder, restoring
 from ..engine.data import Data, batches
 from ..engine.distributed import alone, current_processes
 from ..engine.loop import train
@@ -37,10 +38,18 @@ def with_a_number(estimator: E, given: Given, least: int = 1) -> tuple[E, Choice
     not given."""
     if not estimator._number_is_open:
         return estimator, None
-    choice = current_processes().of_leader(lambda: _look(estimator, given))
+    choice = current_processes().of_leader(lambda: _found_before(estimator) or _look(estimator, given))
     counted = snapshot(estimator)
     counted.n_clusters = max(choice.n_clusters, least)
     return counted, choice
+
+
+def _found_before(estimator: "PrototypeClusterer") -> Choice | None:
+    """What a fit that goes on from a checkpoint found when it began: other seeds might give another number."""
+    kept = None if estimator.checkpoint is None else CheckpointFolder(estimator.checkpoint).read()
+    found = kept.get("found") if isinstance(kept, dict) else None
+    with restoring():
+        return None if found is None else Choice(*found)
 
 
 def most_clusters(estimator: "PrototypeClusterer", n: int) -> int:

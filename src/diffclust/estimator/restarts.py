@@ -22,6 +22,7 @@ from ..engine.wide import OVER, WidePhase
 from ..nn.autoencoders import ScaledRows
 from ..nn.knowledge import Knowledge
 from ..nn.neighbours import NEIGHBOURS, NeighbourGraph, neighbours_by_words
+from ..nn.number import Choice
 from ..reading.inputs import Given
 from . import networks
 from .state import snapshot
@@ -42,6 +43,7 @@ def build_restarts(
     quiet: bool = False,
     knowledge: Knowledge | None = None,
     directions_alone: bool = False,
+    choice: Choice | None = None,
 ) -> list[Restart]:
     """Build everything that training needs; raises if the network does not fit the data."""
     processes, device = current_processes(), choose_device(estimator.device)
@@ -58,7 +60,7 @@ def build_restarts(
     watchers = Watchers(estimator, quiet)
     job = Job(
         device,
-        _checkpoint(estimator, data),
+        _checkpoint(estimator, data, choice),
         watchers,
         attributes=given.attributes,
         at_once=watchers.at_once(device),
@@ -183,7 +185,7 @@ def _wide_phase(
     return WidePhase(OVER, more, model, data, estimator.build_optimizer(more), epochs, **options)
 
 
-def _checkpoint(estimator: "PrototypeClusterer", data: Data) -> Checkpoint:
+def _checkpoint(estimator: "PrototypeClusterer", data: Data, choice: Choice | None) -> Checkpoint:
     """The state of the fit: its beginning, or the checkpoint in the folder."""
     processes = data.processes
     seeds = processes.of_leader(lambda: restart_seeds(estimator.random_state, estimator.n_init))
@@ -197,4 +199,4 @@ def _checkpoint(estimator: "PrototypeClusterer", data: Data) -> Checkpoint:
         rules = "the rules of the neighbour graph (another version of diffclust)"
         identity[rules], defaults[rules] = GRAPH_RULES, 1
     folder = CheckpointFolder(estimator.checkpoint)
-    return Checkpoint(folder, estimator.checkpoint_every, identity, seeds, processes, defaults)
+    return Checkpoint(folder, estimator.checkpoint_every, identity, seeds, processes, defaults, choice)

@@ -63,8 +63,8 @@ def fit_each(pairs: Sequence[tuple[E, Any]]) -> list[E]:
             for key, (estimator, _) in zip(keys, beside, strict=True)
         ]
         fits = [
-            build_restarts(each, given[key], quiet=i > 0)
-            for i, (key, (each, _)) in enumerate(zip(keys, counted, strict=True))
+            build_restarts(each, given[key], quiet=i > 0, choice=choice)
+            for i, (key, (each, choice)) in enumerate(zip(keys, counted, strict=True))
         ]
         train([restart for restarts in fits for restart in restarts])
         for (estimator, _), (each, choice), restarts in zip(beside, counted, fits, strict=True):

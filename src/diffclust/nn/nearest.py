@@ -50,7 +50,10 @@ def nearest(x: Tensor, centers: Tensor) -> tuple[Tensor, Tensor]:
 def nearest_from(x: Tensor, centers: Tensor, origin: Tensor | None, told: bool = True) -> tuple[Tensor, Tensor]:
     """`nearest` of rows less `origin` (d,) to sets of centres from there: far from it, distances would lose digits.
     Without `told` the distances may be anything."""
-    return _fused_nearest(x, centers, origin, told) if fused(x) else _plain_nearest(x, centers, origin)
+    if not fused(x):
+        return _plain_nearest(x, centers, origin)
+    with torch.cuda.device_of(x):  # Triton takes the current device
+        return _fused_nearest(x, centers, origin, told)
 
 
 def member_sums(x: Tensor, labels: Tensor, n_clusters: int, origin: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -58,7 +61,8 @@ def member_sums(x: Tensor, labels: Tensor, n_clusters: int, origin: Tensor | Non
     k) for several sets of labels (s, n). Deterministic: the same input gives the same bits."""
     x, sets = x.detach(), labels.reshape(-1, labels.shape[-1])
     if fused(x):
-        sums, counts = _fused_sums(x, sets, n_clusters, origin)
+        with torch.cuda.device_of(x):
+            sums, counts = _fused_sums(x, sets, n_clusters, origin)
     else:
         s, n = sets.shape
         rows = torch.arange(n, device=x.device).repeat(s) if x.ndim == 2 and s > 1 else None

@@ -1,6 +1,7 @@
 """Rows that are larger than memory: read as they are needed, and forgotten."""
 
 import math
+import threading
 from collections import OrderedDict, deque
 from collections.abc import Iterator
 from typing import Any
@@ -18,7 +19,7 @@ RECENT = 2**14  # rows of a stream that are remembered: they are shuffled among 
 
 
 class ParquetRows(Rows):
-    """Columns of a .parquet file, a row group at a time."""
+    """Columns of a .parquet file, a row group at a time. One thread at a time: pyarrow's file serves no more."""
 
     def __init__(self, file: Any, columns: list[str], reading: Columns | None = None) -> None:
         """Nothing is read yet.
@@ -34,6 +35,7 @@ class ParquetRows(Rows):
         self.starts = np.concatenate([[0], np.cumsum(sizes)])
         self.window = max(1, min(WINDOW, HELD // max(1, 4 * max(sizes) * width)))
         self.groups: OrderedDict[int, np.ndarray] = OrderedDict()
+        self.turn = threading.Lock()
 
     def __len__(self) -> int:
         return int(self.starts[-1])
@@ -42,7 +44,10 @@ class ParquetRows(Rows):
         return self.starts
 
     def take(self, index: Tensor) -> Tensor:
-        i = index.cpu().numpy()
+        with self.turn:
+            return self._take(index.cpu().numpy())
+
+    def _take(self, i: np.ndarray) -> Tensor:
         group = np.searchsorted(self.starts, i, side="right") - 1
         rows: np.ndarray = np.empty((len(i), *self.row_shape), self._kept)
         for g in np.unique(group):

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from diffclust.engine.accelerate import errors, sphere
 from diffclust.engine.accelerate.errors import squared_error
 from diffclust.engine.accelerate.launch import has_triton
 from diffclust.engine.accelerate.layers import fused_ends
@@ -69,6 +70,27 @@ def test_plain_forms_come_back():
     assert Autoencoder.squared_error is base.squared_error
     with fused_ends(torch.device("cpu")):
         assert type(ClusterLayer.arithmetic) is PlainSphere
+
+
+def test_a_model_on_the_cpu_keeps_to_plain_forms(monkeypatch):
+    """While another thread trains on a GPU."""
+    monkeypatch.delenv("TRITON_INTERPRET", raising=False)
+    z, weight = PlainSphere().unit_rows(torch.randn(9, 4)), PlainSphere().unit_rows(torch.randn(3, 4))
+    y = torch.rand(9, 4)
+
+    def answers():
+        form, moved = ClusterLayer.arithmetic, weight.clone()
+        owner, mean = form.nearest(z, weight, 1.0, 1.0, 1.0)
+        pull, mass = form.sums(z, owner, 3)
+        form.step(moved, pull, mass, torch.tensor(0.1), 1.0)
+        return form.unit_rows(2 * z), owner, mean, pull, moved, Autoencoder.squared_error(y, y + 1, False)
+
+    expected = answers()
+    for module in (sphere, errors):
+        monkeypatch.setattr(module, "launch", lambda *arguments, **options: pytest.fail("a kernel was launched"))
+    with fused_ends(torch.device("cuda")):
+        found = answers()
+    torch.testing.assert_close(found, expected)
 
 
 @pytest.mark.parametrize(("rows", "columns", "centers"), [(1, 1, 1), (300, 10, 10), (21, 65, 3), (30, 7, 6)])

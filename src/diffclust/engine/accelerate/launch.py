@@ -26,6 +26,11 @@ def has_triton() -> bool:
     return importlib.util.find_spec("triton") is not None
 
 
+def takes_kernels(x: torch.Tensor) -> bool:
+    """Whether kernels run where this tensor is: on a GPU, or anywhere if Triton interprets them."""
+    return x.is_cuda or os.environ.get("TRITON_INTERPRET") == "1"
+
+
 @functools.cache
 def _can_overlap() -> bool:
     """Whether a kernel may come onto the GPU before the last one has ended: from NVIDIA's Hopper on, if Triton can."""
@@ -38,12 +43,13 @@ def _can_overlap() -> bool:
 
 
 def launch(kernel: Any, grid: tuple[int, ...], *arguments: Any, **options: Any) -> None:
-    """`kernel[grid](...)`; in a rehearsal nothing is run."""
+    """`kernel[grid](...)`, where the first of the arguments is; in a rehearsal nothing is run."""
     options |= {"PDL": True, "launch_pdl": True} if has_room() and _can_overlap() else {"PDL": False}
-    if _rehearsing:
-        kernel.warmup(*arguments, grid=grid, **options)
-    else:
-        kernel[grid](*arguments, **options)
+    with torch.cuda.device_of(arguments[0]):  # Triton takes the current device
+        if _rehearsing:
+            kernel.warmup(*arguments, grid=grid, **options)
+        else:
+            kernel[grid](*arguments, **options)
 
 
 @functools.cache

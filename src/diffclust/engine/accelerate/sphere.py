@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from ...nn.cluster import PlainSphere
-from .launch import launch
+from .launch import launch, takes_kernels
 
 ROWS = 16  # a program works on
 WIDEST = 1024  # columns the kernels take: a row is one program's
@@ -104,7 +104,8 @@ class FusedSphere(PlainSphere):
 
 def _fits(x: Tensor) -> bool:
     """Whether the kernels take such rows."""
-    return x.ndim == 2 and x.dtype == torch.float32 and 0 < x.shape[1] <= WIDEST and len(x) > 0
+    rows = x.ndim == 2 and x.dtype == torch.float32 and 0 < x.shape[1] <= WIDEST and len(x) > 0
+    return rows and takes_kernels(x)  # other threads may ask a model on the CPU meanwhile
 
 
 def _small(z: Tensor, centers: int) -> bool:
