@@ -152,15 +152,15 @@ def test_bad_words_about_columns(refused, tmp_path, customers):
     assert not (tmp_path / "a").exists()
 
 
-@pytest.mark.filterwarnings("default:Column 'plan'")
+@pytest.mark.filterwarnings("default:Column ")
 def test_new_rows_that_do_not_fit(works, run, refused, tmp_path, customers):
     works("fit", customers, "-k", 2, "--out", "a", *SHORT)
     (tmp_path / "n.csv").write_text("plan,since,id\nfree,2024-01-01,x\n")
     refused("predict", "a", "n.csv", "--out", "o.csv", says="X has no column 'income', which fit saw")
     (tmp_path / "n.csv").write_text("plan,since,income\nfree,2024-01-01,much\n")
-    refused(
-        "predict", "a", "n.csv", "--out", "o.csv", says="Column 'income', row 0 (the first is 0): 'much' is no number"
-    )
+    code, out, err = run("predict", "a", "n.csv", "--out", "o.csv")
+    assert code == 0
+    assert "Column 'income' has cells that are no number, treated as missing: 'much'" in err
     (tmp_path / "n.csv").write_text("since,plan,income\n,gold,\n2024-01-02,free,30\n")
     code, out, err = run("predict", "a", "n.csv", "--out", "o.csv")
     assert (code, out) == (0, "2 labels in o.csv\n")

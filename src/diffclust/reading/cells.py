@@ -5,6 +5,7 @@ A column is one of three arrays: float64 with NaN for blanks, datetime64[us] wit
 
 import math
 import re
+from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, date, datetime
 from typing import Any
@@ -12,6 +13,13 @@ from typing import Any
 import numpy as np
 
 BLANK = frozenset({"", "na", "n/a", "#n/a", "<na>", "nan", "nat", "null", "none", "?", "-", "--"})
+# Blank among numbers and dates; of a category they are a value like any other.
+UNKNOWN = frozenset(
+    {
+        "unknown", "missing", "not available", "not known", "n.a.", "n. a.", "tbd", "unbekannt", "fehlt", "fehlend",
+        "k.a.", "k. a.", "k.a", "ka", "keine angabe", "inconnu", "inconnue", "desconocido", "desconocida", ".", "---",
+    }
+)  # fmt: skip
 
 # How numbers are written, in the order in which they are tried: a pattern, what separates thousands, the decimal sign.
 NUMBERS: dict[str, tuple[re.Pattern[str], str, str]] = {
@@ -28,14 +36,6 @@ DATES = (
     "iso", "%d/%m/%Y", "%m/%d/%Y", "%d.%m.%Y", "%Y/%m/%d", "%d-%m-%Y", "%d %b %Y", "%d %B %Y", "%b %d, %Y", "%B %d, %Y",
 )  # fmt: skip
 CLOCKS = ("", " %H:%M", " %H:%M:%S")
-
-
-class BadCell(ValueError):
-    """A cell that is not what its column is. `cell` and `row` (counted from 0) say which."""
-
-    def __init__(self, cell: str, row: int) -> None:
-        super().__init__(f"row {row} (the first is 0): {cell!r}")
-        self.cell, self.row = cell, row
 
 
 def cells_of(values: Any) -> np.ndarray:
@@ -111,24 +111,37 @@ def as_words(cells: np.ndarray) -> np.ndarray:
     return _objects(plain)
 
 
-def _parsed(cells: np.ndarray, parse: Callable[[str], Any], empty: Any) -> list[Any]:
-    """parse of every word, once for those that are there often; BadCell for the first it cannot read."""
+def _parsed(cells: np.ndarray, parse: Callable[[str], Any], empty: Any) -> tuple[list[Any], int]:
+    """parse of every word, once for those that are there often, `empty` where it cannot; and how many these are."""
     known: dict[Any, Any] = {None: empty}
-    found = []
-    for row, word in enumerate(cells):
+    found, unread = [], 0
+    for word in cells:
         if word not in known:
-            try:
-                known[word] = parse(word)
-            except ValueError:
-                raise BadCell(word, row) from None
+            known[word] = _tried(parse, word, empty)
+        unread += known[word] is empty and word is not None
         found.append(known[word])
-    return found
+    return found, unread
 
 
-def numbers(cells: np.ndarray, style: str) -> np.ndarray:
-    """float64, NaN where blank, of words written in `style`, a name of `NUMBERS`."""
-    if cells.dtype.kind == "f":
-        return cells
+def _tried(parse: Callable[[str], Any], word: str, empty: Any) -> Any:
+    try:
+        return parse(word)
+    except ValueError:
+        return empty
+
+
+def _best_parsed(words: np.ndarray, parsers: list[Callable[[str], Any]], empty: Any) -> list[Any]:
+    """By the parser that leaves the fewest words unread; of several, the first."""
+    tries = []
+    for parse in parsers:
+        found, unread = _parsed(words, parse, empty)
+        if not unread:
+            return found
+        tries.append((unread, found))
+    return min(tries, key=lambda tried: tried[0])[1]
+
+
+def number_parser(style: str) -> Callable[[str], float]:
     pattern, thousands, decimal = NUMBERS[style]
 
     def parse(word: str) -> float:
@@ -139,18 +152,22 @@ def numbers(cells: np.ndarray, style: str) -> np.ndarray:
             return float(word)
         raise ValueError
 
-    words = as_words(cells)
-    try:
-        return np.array(_parsed(words, parse, math.nan), np.float64)
-    except BadCell:
-        if style == "1234.5":
-            raise
-        return np.array(_parsed(words, float, math.nan), np.float64)  # new rows may have them as numbers
+    return parse
 
 
-def number_style(cells: np.ndarray) -> str | None:
-    """How all the words that are there are written as numbers; None where some are none."""
-    return _style(cells, list(NUMBERS), numbers)
+def numbers(cells: np.ndarray, style: str) -> np.ndarray:
+    """float64, of words written in `style`, a name of `NUMBERS`; NaN where they are blank or no number."""
+    if cells.dtype.kind == "f":
+        return cells
+    parsers: list[Callable[[str], Any]] = [number_parser(style)]
+    if style != "1234.5":
+        parsers.append(float)  # new rows may have them as numbers
+    return np.array(_best_parsed(as_words(cells), parsers, math.nan), np.float64)
+
+
+def number_style(cells: np.ndarray, least: float = 1.0) -> str | None:
+    """How the words that are there are written as numbers; None where fewer than a share of `least` are some."""
+    return _style(cells, list(NUMBERS), number_parser, least)
 
 
 def date_parser(style: str) -> Callable[[str], datetime]:
@@ -166,31 +183,39 @@ def date_parser(style: str) -> Callable[[str], datetime]:
 
 
 def dates(cells: np.ndarray, style: str) -> np.ndarray:
-    """datetime64[us], NaT where blank, of words written in `style`: "iso" or a format of strptime."""
+    """datetime64[us], of words written in `style`, "iso" or a format of strptime; NaT where they are blank or no
+    date."""
     if cells.dtype.kind == "M":
         return cells
-    try:
-        return np.array(_parsed(as_words(cells), date_parser(style), None), "datetime64[us]")
-    except BadCell:
-        if style == "iso":
-            raise
-        return np.array(_parsed(as_words(cells), date_parser("iso"), None), "datetime64[us]")
+    parsers = [date_parser(each) for each in dict.fromkeys((style, "iso"))]
+    return np.array(_best_parsed(as_words(cells), parsers, None), "datetime64[us]")
 
 
-def date_style(cells: np.ndarray) -> str | None:
+def date_style(cells: np.ndarray, least: float = 1.0) -> str | None:
     styles = [style if style == "iso" else style + clock for style in DATES for clock in CLOCKS]
-    return _style(cells, list(dict.fromkeys(styles)), dates)
+    return _style(cells, list(dict.fromkeys(styles)), date_parser, least)
 
 
-def _style(cells: np.ndarray, styles: list[str], parse: Callable[[np.ndarray, str], np.ndarray]) -> str | None:
-    there = np.unique(cells[~is_blank(cells)].astype(str)).astype(object)
-    if not len(there):
-        return None
+def is_unknown(word: str) -> bool:
+    """Whether this stands for a blank, among numbers or dates."""
+    return word.casefold() in UNKNOWN
+
+
+def _style(
+    cells: np.ndarray, styles: list[str], parser: Callable[[str], Callable[[str], Any]], least: float
+) -> str | None:
+    """The first in which all words can be read that are not unknown, or else the one for most, if these are at least a
+    share of `least`."""
+    counts = Counter(word for word in as_words(cells) if word is not None and not is_unknown(word))
+    some = list(counts)[:: max(1, len(counts) // 100)]
+    best, most = None, 0
     for style in styles:
-        try:
-            parse(there[:100], style)
-            parse(there, style)
-        except BadCell:
+        parse = parser(style)
+        if all(_tried(parse, word, None) is None for word in some):
             continue
-        return style
-    return None
+        read = sum(n for word, n in counts.items() if _tried(parse, word, None) is not None)
+        if read > most:
+            best, most = style, read
+        if most == counts.total():
+            break
+    return best if most and most >= least * counts.total() else None

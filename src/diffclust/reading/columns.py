@@ -3,7 +3,7 @@
 import math
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from functools import cached_property
@@ -12,7 +12,7 @@ from typing import Any, Literal, Self, get_args
 import numpy as np
 import scipy.sparse as sp
 
-from .cells import BadCell, as_words, date_style, dates, is_blank, number_style, numbers
+from .cells import as_words, date_style, dates, is_blank, is_unknown, number_style, numbers
 from .texts import Words, is_without_spaces
 
 Kind = Literal["number", "category", "date", "text", "skip"]
@@ -29,6 +29,9 @@ CAMEL_IDENTIFIER = re.compile(r".*[a-z](ID|Id)$")
 YEAR, WEEK = 365.2425, 7.0  # days
 # Parts of a date that come round: their length in days, and how long a column must reach for them to be told.
 ROUNDS = {"time of year": (YEAR, YEAR), "day of week": (WEEK, 2 * WEEK), "time of day": (1.0, 0.0)}
+MOSTLY = 0.9  # the share of cells that have to be numbers, or dates, for the column to be some
+HALF = 0.5  # the same where the user says that they are
+CODE = re.compile(r"[^\W\d_]+[ _-]?\d.*")  # "V27", whose neighbour "250" is no quantity either
 OTHER = "other"
 WHY = {"constant": "it has one value", "all distinct": "all its values differ, as those of an id do"}  # in words
 A_DAY = datetime(2024, 12, 31, 10, 30)  # which shows how dates are written
@@ -60,6 +63,8 @@ class Column:
     rounds: tuple[str, ...] = ()
     words: Words | None = None
     distinct: int = 0  # values in `fit`
+    unread: int = 0  # cells in `fit` that are no number, or no date
+    unread_words: tuple[str, ...] = ()  # some of them
 
     # ---- looking
 
@@ -86,9 +91,9 @@ class Column:
     def _guess(self, there: np.ndarray) -> str:
         if there.dtype.kind == "M":
             return "date"
-        if there.dtype.kind == "f" or number_style(there) is not None:
-            return "id" if self._counts(there) else "number"
-        if date_style(there) is not None:
+        if there.dtype.kind == "f" or self._mostly(there, number_style, numbers):
+            return self._guess_of_numbers(there)
+        if self._mostly(there, date_style, dates):
             return "date"
         if self.name.casefold() in TEXT_COLUMNS:
             return "text"
@@ -100,31 +105,54 @@ class Column:
             return "text" if np.mean([len(word) for word in there]) >= LONG_WITHOUT_SPACES else "id"
         return "id" if distinct_enough else "category"
 
-    def _counts(self, there: np.ndarray) -> bool:
-        """Whether these are numbers that only tell rows apart: whole, all different, in a column named so."""
-        if not is_identifier(self.name) or self.distinct < max(FEW + 1, len(there)):
+    def _mostly(self, there: np.ndarray, style_of: Callable[..., str | None], parse: Callable[..., Any]) -> bool:
+        """Whether these are numbers, or dates, but for a few."""
+        style = style_of(there, MOSTLY)
+        if style is None:
             return False
-        values = numbers(there, number_style(there) or "1234.5")
+        odd = {word for word in there[is_blank(parse(there, style))] if not is_unknown(word)}
+        return not odd or (self.distinct > FEW and not any(CODE.fullmatch(word) for word in odd))
+
+    def _guess_of_numbers(self, there: np.ndarray) -> str:
+        values = numbers(there, number_style(there, MOSTLY) or "1234.5")
+        values = values[~np.isnan(values)]
+        if (values == values[0]).all():
+            return "constant"
+        return "id" if self._counts(values) else "number"
+
+    def _counts(self, values: np.ndarray) -> bool:
+        """Whether these are numbers that only tell rows apart: whole, all different, in a column named so."""
+        if not is_identifier(self.name) or self.distinct < max(FEW + 1, len(values)):
+            return False
         return bool((values == np.round(values)).all())
+
+    def _as_constant(self, there: np.ndarray) -> Self:
+        return replace(self, why="constant")
+
+    def _with_unread(self, there: np.ndarray, read: np.ndarray) -> Self:
+        """With what became NaN, or NaT, though it is not blank."""
+        counts = Counter(as_words(there[is_blank(read)]).tolist())
+        return replace(self, unread=counts.total(), unread_words=tuple(word for word, _ in counts.most_common(3)))
 
     def _as_id(self, there: np.ndarray) -> Self:
         all_of_them = self.distinct == len(there)
         return replace(self, why="all distinct" if all_of_them else f"{self.distinct} of {len(there)} distinct")
 
     def _as_number(self, there: np.ndarray) -> Self:
-        style = "1234.5" if there.dtype.kind == "f" else number_style(there)
+        style = "1234.5" if there.dtype.kind == "f" else number_style(there, HALF)
         if style is None:
             raise ValueError(f"Column {self.name!r} should be a number, but has {_no_number(there)!r}.")
-        return replace(self, kind="number", style=style)
+        return replace(self, kind="number", style=style)._with_unread(there, numbers(there, style))
 
     def _as_date(self, there: np.ndarray) -> Self:
-        style = "iso" if there.dtype.kind == "M" else date_style(there)
+        style = "iso" if there.dtype.kind == "M" else date_style(there, HALF)
         if style is None:
             raise ValueError(
-                f"Column {self.name!r} should be a date, but {str(there[0])!r} and the others are not all in one "
+                f"Column {self.name!r} should be a date, but {str(there[0])!r} and the others are not in one "
                 "known format, such as 2024-12-31 or 31/12/2024."
             )
-        days = _days(dates(there, style))
+        read = dates(there, style)
+        days = _days(read[~is_blank(read)])
         reach = float(days.max() - days.min())
         clock = bool((days % 1).any())
         rounds = [
@@ -132,7 +160,7 @@ class Column:
             for name, (length, least) in ROUNDS.items()
             if (reach >= least and clock if length == 1 else reach >= least)
         ]
-        return replace(self, kind="date", style=style, rounds=tuple(rounds))
+        return replace(self, kind="date", style=style, rounds=tuple(rounds))._with_unread(there, read)
 
     def _as_category(self, there: np.ndarray) -> Self:
         counts = Counter(as_words(there).tolist())
@@ -161,7 +189,15 @@ class Column:
             more = f", {len(self.words.terms)} {'characters' if self.words.characters else 'words'}"
         elif self.style not in ("", "1234.5", "iso"):
             more = f" as in {A_DAY.strftime(self.style)}" if self.kind == "date" else f" as in {self.style}"
-        return f"{self.kind}{more}{blanks}"
+        return f"{self.kind}{more}{blanks}{self._unread_told}"
+
+    @cached_property
+    def _unread_told(self) -> str:
+        if not self.unread:
+            return ""
+        some = ", ".join(map(repr, self.unread_words))
+        cells = "1 cell is" if self.unread == 1 else f"{self.unread:,} cells are"
+        return f"; {cells} no {self.kind} ({some}), counted as missing"
 
     @cached_property
     def features(self) -> list[str]:
@@ -186,27 +222,23 @@ class Column:
     # ---- rows
 
     def encode(self, cells: np.ndarray) -> np.ndarray | sp.csr_matrix:
-        """(n, len(features)), NaN where blank; of texts sparse, and zeros where blank."""
-        try:
-            if self.kind == "number":
-                return numbers(cells, self.style)[:, None]
-            if self.kind == "date":
-                return self._encode_dates(_days(dates(cells, self.style)))
-        except BadCell as bad:
-            raise ValueError(
-                f"Column {self.name!r}, row {bad.row} (the first is 0): {bad.cell!r} is no {self.kind}."
-            ) from None
+        """(n, len(features)), NaN where blank or unread; of texts sparse, and zeros where blank."""
+        if self.kind == "number":
+            return numbers(cells, self.style)[:, None]
+        if self.kind == "date":
+            return self._encode_dates(_days(dates(cells, self.style)))
         if self.kind == "category":
             return self._encode_categories(as_words(cells))
         assert self.words is not None
         return self.words.transform(["" if text is None else text for text in as_words(cells)])
 
-    def unknown(self, cells: np.ndarray) -> list[str]:
-        """Categories that `fit` did not see."""
-        if self.kind != "category" or self.grouped:
+    def unread_in(self, cells: np.ndarray, encoded: np.ndarray | sp.csr_matrix) -> list[str]:
+        """Words of new rows that became blanks: categories that `fit` did not see, and what is no number or no date."""
+        if self.kind == "text":
             return []
-        words = as_words(cells)
-        return sorted(set(words[~is_blank(words)].tolist()) - set(self.values))
+        assert isinstance(encoded, np.ndarray)
+        words = set(as_words(cells[np.isnan(encoded[:, 0]) & ~is_blank(cells)]).tolist())
+        return sorted(word for word in words if self.kind == "category" or not is_unknown(word))
 
     def _encode_categories(self, words: np.ndarray) -> np.ndarray:
         levels = self.levels
@@ -248,6 +280,7 @@ class Column:
         if saved["kind"] not in KINDS:
             raise ValueError(f"column {saved['name']!r} has the unknown kind {saved['kind']!r}")
         lists = {name: tuple(str(entry) for entry in saved[name]) for name in ("values", "rounds")}
+        lists["unread_words"] = tuple(str(entry) for entry in saved.get("unread_words", ()))
         words = None if saved["words"] is None else Words.from_dict(saved["words"])
         return cls(**{**saved, **lists, "words": words})
 
@@ -282,4 +315,4 @@ def _days(moments: np.ndarray) -> np.ndarray:
 
 
 def _no_number(there: np.ndarray) -> str:
-    return next(str(word) for word in there if number_style(np.array([word], object)) is None)
+    return next((str(word) for word in there if number_style(np.array([word], object)) is None), str(there[0]))
