@@ -49,6 +49,26 @@ def test_a_table_from_the_file_to_the_report(works, tmp_path, customers):
     assert any("plan" in fact for fact in content["clusters"][0]["columns"])
 
 
+CODES = "id,sku,a,b\n" + "".join(f"{100001 + i},{i % 7:04},{i % 2 * 9 + i / 64},{i % 5}.50\n" for i in range(30))
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_kept_columns_are_as_the_file_has_them(works, tmp_path, ending):
+    (tmp_path / "t.csv").write_text(CODES)
+    if ending == "parquet":
+        pd.read_csv("t.csv", dtype={"sku": str, "b": str}).to_parquet("t.parquet")
+    keep = ("--keep", "id", "--keep", "sku", "--keep", "b")
+    works("fit", f"t.{ending}", "-k", 2, "--out", "a", *keep, *SHORT)
+    works("predict", "a", f"t.{ending}", "--out", "n.csv", *keep)
+    for written in ("a/labels.csv", "n.csv"):
+        lines = [line.split(",")[1:4] for line in (tmp_path / written).read_text().splitlines()]
+        assert lines[:3] == [["id", "sku", "b"], ["100001", "0000", "0.50"], ["100002", "0001", "1.50"]]
+    works("predict", "a", f"t.{ending}", "--out", "n.parquet", *keep)
+    kept = pd.read_parquet("n.parquet")
+    assert kept["id"].tolist() == list(range(100001, 100031))
+    assert kept["sku"][1] == "0001"
+
+
 def test_a_folder_of_its_own(works, tmp_path, customers):
     for name in ("runs/t", "runs/t-2"):
         assert f"Saved to {name}:" in works("fit", customers, "-k", 2, *SHORT)

@@ -74,12 +74,36 @@ def read_delimited(path: Path, label: str | None = None) -> tuple[Any, list[str]
         raise kind(text if text.startswith(str(path)) else f"{path}: {text}") from error
 
 
-def _read(path: Path, label: str | None) -> tuple[Any, list[str] | None, str | None]:
+def columns_as_written(path: Path, names: list[str]) -> dict[str, list[Any]]:
+    """Columns of a file that has been read, as the file has them: "007" stays what it is."""
+    start, table = _cells_of_file(path)
+    return {name: _as_written(table[:, (start or []).index(name)].tolist()) for name in names}
+
+
+def _as_written(words: list[str]) -> list[Any]:
+    """Numbers, where these are written as the words are; else the words."""
+    words = [word.strip() for word in words]
+    for kind in (int, float):
+        try:
+            values = [kind(word) for word in words]
+        except ValueError:
+            continue
+        if [str(value) for value in values] == words:
+            return values
+    return words
+
+
+def _cells_of_file(path: Path) -> tuple[list[str] | None, np.ndarray]:
+    """Names, where the file has some, and all cells as words."""
     text = decode(read_bytes(path))
     separator = "\t" if ".tsv" in path.suffixes else separator_of(text)
     start, width, lines = table_lines(io.StringIO(text, newline=""), separator)
-    table = stacked(list(lines), width)
-    names, features, place = features_of(start, width, label)
+    return start, stacked(list(lines), width)
+
+
+def _read(path: Path, label: str | None) -> tuple[Any, list[str] | None, str | None]:
+    start, table = _cells_of_file(path)
+    names, features, place = features_of(start, table.shape[1], label)
     named = start is not None
     columns = {names[i]: typed(table[:, i]) for i in features}
     labels = None if place is None else [str(cell) for cell in table[:, place]]

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from ..extras import extra
 from ..metrics import is_labelled
 from .columns import LABEL_COLUMNS, NoSuchLabel, label_column
-from .delimited import COMPRESSED, read_bytes, read_delimited
-from .frames import frame_of
+from .delimited import COMPRESSED, columns_as_written, read_bytes, read_delimited
+from .frames import columns_of, frame_of
 from .unpacking import TooMuch, check_unpacked
 
 if TYPE_CHECKING:
@@ -267,6 +267,18 @@ def _read_arrow(path: Path, label: str | None, load: Callable[[], Any]) -> Table
         raise NoSuchLabel(f"{path}: {error}") from error
     except Exception as error:  # arrow has kinds of its own, and pandas adds others where the two disagree
         raise ValueError(f"{path}: {str(error) or type(error).__name__}") from error
+
+
+def as_written(path: Path, names: list[str], X: Any) -> dict[str, Any]:
+    """Columns of the table X as its file has them: X may have read whole numbers as floats."""
+    ending = path.suffix.lower()
+    if any(path.name.lower().endswith(each) for each in DELIMITED):
+        return columns_as_written(path, names)
+    if ending in (".parquet", ".feather"):
+        pandas = extra("pandas", "data", f"Reading a {ending} file")
+        X = (pandas.read_parquet if ending == ".parquet" else pandas.read_feather)(path)
+        X.columns = X.columns.astype(str)
+    return columns_of(X, names)
 
 
 def _labelled(table: Any, label: str | None) -> Table:
