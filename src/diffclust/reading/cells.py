@@ -6,7 +6,7 @@ A column is one of three arrays: float64 with NaN for blanks, datetime64[us] wit
 import math
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from datetime import UTC, date, datetime
 from typing import Any
 
@@ -30,6 +30,10 @@ NUMBERS: dict[str, tuple[re.Pattern[str], str, str]] = {
     "1 234.5": (re.compile(r"[+-]?(\d{1,3}([ \u00a0\u202f']\d{3})+|\d+)(\.\d*)?"), " \u00a0\u202f'", "."),
     "1 234,5": (re.compile(r"[+-]?(\d{1,3}([ \u00a0\u202f']\d{3})+|\d+)(,\d*)?"), " \u00a0\u202f'", ","),
 }
+# A point, or a comma, that may separate thousands in all the words that have one, and the styles this decides between.
+THOUSANDS = {sign: re.compile(rf"[+-]?[1-9]\d{{0,2}}(\{sign}\d{{3}})+([.,]\d*)?") for sign in ".,"}
+RIVALS = {"1234.5": "1.234,5", "1.234,5": "1234.5", "1,234.5": "1234,5", "1234,5": "1,234.5"}
+DIGITS = re.compile(r"[+-]?\d[\d.,]*")
 INFINITE = frozenset({"inf", "infinity"})
 
 DATES = (
@@ -111,7 +115,7 @@ def as_words(cells: np.ndarray) -> np.ndarray:
     return _objects(plain)
 
 
-def _parsed(cells: np.ndarray, parse: Callable[[str], Any], empty: Any) -> tuple[list[Any], int]:
+def _parsed(cells: Iterable[Any], parse: Callable[[str], Any], empty: Any) -> tuple[list[Any], int]:
     """parse of every word, once for those that are there often, `empty` where it cannot; and how many these are."""
     known: dict[Any, Any] = {None: empty}
     found, unread = [], 0
@@ -165,9 +169,51 @@ def numbers(cells: np.ndarray, style: str) -> np.ndarray:
     return np.array(_best_parsed(as_words(cells), parsers, math.nan), np.float64)
 
 
-def number_style(cells: np.ndarray, least: float = 1.0) -> str | None:
-    """How the words that are there are written as numbers; None where fewer than a share of `least` are some."""
-    return _style(cells, list(NUMBERS), number_parser, least)
+def number_style(cells: np.ndarray, least: float = 1.0, decimal: str | None = None) -> str | None:
+    """How the words that are there are written as numbers; None where fewer than a share of `least` are some. `decimal`
+    is the decimal sign of the file they are from, as far as that is known."""
+    first = []
+    words = written_as_numbers(as_words(cells))
+    if may_be_thousands(words, ".", decimal):
+        first = ["1.234,5"]
+    elif decimal == "," or not groups_thousands(words, ","):
+        first = ["1234.5", "1234,5"]
+    return _style(cells, list(dict.fromkeys([*first, *NUMBERS])), number_parser, least)
+
+
+def may_be_thousands(words: Collection[str], sign: str, decimal: str | None) -> bool:
+    """Whether this sign separates thousands: three digits follow it wherever it is, and what has none is below 1000; if
+    all have one, only where another sign is known to be the decimal one."""
+    if decimal == sign or not groups_thousands(words, sign):
+        return False
+    return decimal is not None or any(sign not in word for word in words)
+
+
+def written_as_numbers(words: Iterable[str | None]) -> set[str]:
+    """The different words that are digits with points and commas, whatever these mean."""
+    stripped = (word.strip() for word in words if word is not None)
+    return {word for word in stripped if DIGITS.fullmatch(word)}
+
+
+def groups_thousands(words: Collection[str], sign: str) -> bool:
+    """Whether three digits follow this sign wherever it is, after a number that is not 0, and other words are below
+    1000."""
+    grouped = [word for word in words if sign in word]
+    rest = (word for word in words if sign not in word)
+    return (
+        bool(grouped)
+        and all(THOUSANDS[sign].fullmatch(word) for word in grouped)
+        and all(len(re.split("[.,]", word.lstrip("+-"))[0]) <= 3 for word in rest)
+    )
+
+
+def is_ambiguous(cells: np.ndarray, style: str) -> bool:
+    """Whether words of this style could as well be others, a thousand times as large or as small."""
+    if cells.dtype.kind == "f":
+        return False
+    rival, sign = RIVALS.get(style), "." if style in ("1234.5", "1.234,5") else ","
+    words = written_as_numbers(as_words(cells))
+    return rival is not None and groups_thousands(words, sign) and not _parsed(words, number_parser(rival), None)[1]
 
 
 def date_parser(style: str) -> Callable[[str], datetime]:

@@ -3,7 +3,7 @@
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from functools import cached_property
@@ -12,7 +12,7 @@ from typing import Any, Literal, Self, get_args
 import numpy as np
 import scipy.sparse as sp
 
-from .cells import as_words, date_style, dates, is_blank, is_unknown, number_style, numbers
+from .cells import as_words, date_style, dates, is_ambiguous, is_blank, is_unknown, number_style, numbers
 from .texts import Words, is_without_spaces
 
 Kind = Literal["number", "category", "date", "text", "skip"]
@@ -34,7 +34,49 @@ HALF = 0.5  # the same where the user says that they are
 CODE = re.compile(r"[^\W\d_]+[ _-]?\d.*")  # "V27", whose neighbour "250" is no quantity either
 OTHER = "other"
 WHY = {"constant": "it has one value", "all distinct": "all its values differ, as those of an id do"}  # in words
+READ_AS = {  # numbers that could be read in two ways
+    "1234.5": ", read as 1.234 = 1.234",
+    "1.234,5": ", read as 1.234 = 1234",
+    "1,234.5": ", read as 1,234 = 1234",
+    "1234,5": ", read as 1,234 = 1.234",
+}
 A_DAY = datetime(2024, 12, 31, 10, 30)  # which shows how dates are written
+
+
+class Present:
+    """The cells of a column that are not blank, and how they are written.
+
+    Args:
+        least: the share of cells that have to be numbers, or dates, for all to be taken as such.
+        decimal: the decimal sign of the file they are from, where it is known.
+    """
+
+    def __init__(self, cells: np.ndarray, least: float, decimal: str | None) -> None:
+        self.cells, self.least, self.decimal = cells, least, decimal
+
+    def __len__(self) -> int:
+        return len(self.cells)
+
+    @cached_property
+    def number_style(self) -> str | None:
+        return "1234.5" if self.cells.dtype.kind == "f" else number_style(self.cells, self.least, self.decimal)
+
+    @cached_property
+    def date_style(self) -> str | None:
+        return "iso" if self.cells.dtype.kind == "M" else date_style(self.cells, self.least)
+
+    @cached_property
+    def numbers(self) -> np.ndarray:
+        """In `number_style`, NaN where they are none."""
+        return numbers(self.cells, self.number_style or "1234.5")
+
+    @cached_property
+    def dates(self) -> np.ndarray:
+        """In `date_style`, NaT where they are none."""
+        return dates(self.cells, self.date_style or "iso")
+
+    def words(self) -> list[str]:
+        return as_words(self.cells).tolist()
 
 
 @dataclass(frozen=True)
@@ -65,12 +107,14 @@ class Column:
     distinct: int = 0  # values in `fit`
     unread: int = 0  # cells in `fit` that are no number, or no date
     unread_words: tuple[str, ...] = ()  # some of them
+    ambiguous: bool = False  # whether its points or commas may be decimal signs or separate thousands
 
     # ---- looking
 
     @classmethod
-    def look(cls, name: str, cells: np.ndarray, wish: Kind | None = None) -> Self:
-        """The reading of a column; `wish` is the kind that the user says it has."""
+    def look(cls, name: str, cells: np.ndarray, wish: Kind | None = None, decimal: str | None = None) -> Self:
+        """The reading of a column; `wish` is the kind that the user says it has, `decimal` the decimal sign of the file
+        it is from."""
         blank = is_blank(cells)
         seen = cls(name, "skip", missing=float(blank.mean()) if len(cells) else 0.0)
         if wish == "skip":
@@ -82,39 +126,36 @@ class Column:
         seen = replace(seen, distinct=distinct)
         if wish is None and distinct == 1:
             return replace(seen, why="constant")
-        return getattr(seen, f"_as_{wish or seen._guess(there)}")(there)
+        present = Present(there, HALF if wish else MOSTLY, decimal)
+        return getattr(seen, f"_as_{wish or seen._guess(present)}")(present)
 
     @classmethod
     def of_labels(cls, name: str) -> Self:
         return cls(name, "skip", why="labels, by its name")
 
-    def _guess(self, there: np.ndarray) -> str:
-        if there.dtype.kind == "M":
+    def _guess(self, there: Present) -> str:
+        if there.cells.dtype.kind == "M":
             return "date"
-        if there.dtype.kind == "f" or self._mostly(there, number_style, numbers):
-            return self._guess_of_numbers(there)
-        if self._mostly(there, date_style, dates):
+        if there.number_style is not None and self._are_few(there, is_blank(there.numbers)):
+            return self._guess_of_numbers(there.numbers)
+        if there.date_style is not None and self._are_few(there, is_blank(there.dates)):
             return "date"
         if self.name.casefold() in TEXT_COLUMNS:
             return "text"
-        lengths = [len(word.split()) for word in there]
-        distinct_enough = self.distinct > max(FEW, len(there) / 2)
-        if distinct_enough and float(np.mean(lengths)) >= LONG:
+        words = there.words()
+        distinct_enough = self.distinct > max(FEW, len(words) / 2)
+        if distinct_enough and float(np.mean([len(word.split()) for word in words])) >= LONG:
             return "text"
-        if distinct_enough and is_without_spaces(there.tolist()):
-            return "text" if np.mean([len(word) for word in there]) >= LONG_WITHOUT_SPACES else "id"
+        if distinct_enough and is_without_spaces(words):
+            return "text" if np.mean([len(word) for word in words]) >= LONG_WITHOUT_SPACES else "id"
         return "id" if distinct_enough else "category"
 
-    def _mostly(self, there: np.ndarray, style_of: Callable[..., str | None], parse: Callable[..., Any]) -> bool:
-        """Whether these are numbers, or dates, but for a few."""
-        style = style_of(there, MOSTLY)
-        if style is None:
-            return False
-        odd = {word for word in there[is_blank(parse(there, style))] if not is_unknown(word)}
+    def _are_few(self, there: Present, unread: np.ndarray) -> bool:
+        """Whether the cells that are unread may be taken as missing: they are no codes, and no categories."""
+        odd = {word for word in as_words(there.cells[unread]) if not is_unknown(word)}
         return not odd or (self.distinct > FEW and not any(CODE.fullmatch(word) for word in odd))
 
-    def _guess_of_numbers(self, there: np.ndarray) -> str:
-        values = numbers(there, number_style(there, MOSTLY) or "1234.5")
+    def _guess_of_numbers(self, values: np.ndarray) -> str:
         values = values[~np.isnan(values)]
         if (values == values[0]).all():
             return "constant"
@@ -126,33 +167,34 @@ class Column:
             return False
         return bool((values == np.round(values)).all())
 
-    def _as_constant(self, there: np.ndarray) -> Self:
+    def _as_constant(self, there: Present) -> Self:
         return replace(self, why="constant")
 
-    def _with_unread(self, there: np.ndarray, read: np.ndarray) -> Self:
-        """With what became NaN, or NaT, though it is not blank."""
-        counts = Counter(as_words(there[is_blank(read)]).tolist())
+    def _with_unread(self, unread: np.ndarray) -> Self:
+        """With words that are not blank, and no number or no date either."""
+        counts = Counter(as_words(unread).tolist())
         return replace(self, unread=counts.total(), unread_words=tuple(word for word, _ in counts.most_common(3)))
 
-    def _as_id(self, there: np.ndarray) -> Self:
+    def _as_id(self, there: Present) -> Self:
         all_of_them = self.distinct == len(there)
         return replace(self, why="all distinct" if all_of_them else f"{self.distinct} of {len(there)} distinct")
 
-    def _as_number(self, there: np.ndarray) -> Self:
-        style = "1234.5" if there.dtype.kind == "f" else number_style(there, HALF)
+    def _as_number(self, there: Present) -> Self:
+        style = there.number_style
         if style is None:
-            raise ValueError(f"Column {self.name!r} should be a number, but has {_no_number(there)!r}.")
-        return replace(self, kind="number", style=style)._with_unread(there, numbers(there, style))
+            raise ValueError(f"Column {self.name!r} should be a number, but has {_no_number(there.cells)!r}.")
+        unread = is_blank(there.numbers)
+        known = replace(self, kind="number", style=style, ambiguous=is_ambiguous(there.cells[~unread], style))
+        return known._with_unread(there.cells[unread])
 
-    def _as_date(self, there: np.ndarray) -> Self:
-        style = "iso" if there.dtype.kind == "M" else date_style(there, HALF)
+    def _as_date(self, there: Present) -> Self:
+        style, unread = there.date_style, is_blank(there.dates)
         if style is None:
             raise ValueError(
-                f"Column {self.name!r} should be a date, but {str(there[0])!r} and the others are not in one "
+                f"Column {self.name!r} should be a date, but {str(there.cells[0])!r} and the others are not in one "
                 "known format, such as 2024-12-31 or 31/12/2024."
             )
-        read = dates(there, style)
-        days = _days(read[~is_blank(read)])
+        days = _days(there.dates[~unread])
         reach = float(days.max() - days.min())
         clock = bool((days % 1).any())
         rounds = [
@@ -160,17 +202,17 @@ class Column:
             for name, (length, least) in ROUNDS.items()
             if (reach >= least and clock if length == 1 else reach >= least)
         ]
-        return replace(self, kind="date", style=style, rounds=tuple(rounds))._with_unread(there, read)
+        return replace(self, kind="date", style=style, rounds=tuple(rounds))._with_unread(there.cells[unread])
 
-    def _as_category(self, there: np.ndarray) -> Self:
-        counts = Counter(as_words(there).tolist())
+    def _as_category(self, there: Present) -> Self:
+        counts = Counter(there.words())
         kept = sorted(counts, key=lambda word: (-counts[word], word))[: MANY if len(counts) > MANY else None]
         grouped = len(kept) < len(counts)
         return replace(self, kind="category", values=tuple(sorted(kept)), grouped=grouped)
 
-    def _as_text(self, there: np.ndarray) -> Self:
+    def _as_text(self, there: Present) -> Self:
         try:
-            return replace(self, kind="text", words=Words.fit(as_words(there).tolist()))
+            return replace(self, kind="text", words=Words.fit(there.words()))
         except ValueError as error:
             raise ValueError(f"Column {self.name!r}: no words in its {len(there)} texts ({error}).") from error
 
@@ -187,9 +229,18 @@ class Column:
             more = f", {self.distinct} values" + (f", of which {MANY} are kept" if self.grouped else "")
         elif self.kind == "text" and self.words is not None:
             more = f", {len(self.words.terms)} {'characters' if self.words.characters else 'words'}"
+        elif self.ambiguous:
+            more = READ_AS[self.style]
         elif self.style not in ("", "1234.5", "iso"):
             more = f" as in {A_DAY.strftime(self.style)}" if self.kind == "date" else f" as in {self.style}"
         return f"{self.kind}{more}{blanks}{self._unread_told}"
+
+    @property
+    def keeps_words(self) -> bool:
+        """Whether its words say more than the numbers they look like."""
+        if self.kind == "category":
+            return any(word.isdecimal() and len(word) > 1 and word[0] == "0" for word in self.values)
+        return self.kind == "number" and self.style not in ("", "1234.5")
 
     @cached_property
     def _unread_told(self) -> str:

@@ -20,7 +20,7 @@ import scipy.sparse as sp
 from .cells import as_words, cells_of
 from .columns import KINDS, Column, Kind, is_identifier, label_column
 from .filling import Fill
-from .frames import columns_of, frame_of, is_frame, names_of_columns
+from .frames import columns_of, decimal_sign_of, frame_of, is_frame, names_of_columns
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Columns:
         columns = tuple(
             Column.of_labels(name)
             if label is not None and name == unsaid[label]
-            else Column.look(name, cells[name], wishes.get(name))
+            else Column.look(name, cells[name], wishes.get(name), decimal_sign_of(X))
             for name in names
         )
         used = _used(columns)
@@ -102,6 +102,11 @@ class Columns:
     def names(self) -> list[str]:
         """Of the table's columns."""
         return [column.name for column in self.columns]
+
+    @property
+    def kept_as_words(self) -> list[str]:
+        """Of the columns, those that new rows have as words, though they may look like numbers."""
+        return [column.name for column in self.used if column.keeps_words]
 
     @cached_property
     def features(self) -> list[str]:
