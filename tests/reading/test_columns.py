@@ -85,6 +85,20 @@ def customers(n=60, seed=0):
         (["1,250", "1500"], "number as in 1234,5"),
         (["1,250", "1,250.5", "1500"], "number as in 1,234.5"),
         (["1.234.567", "1.500"], "number as in 1.234,5"),
+        (["12.50 €", "13 €", "-4.20€"], "number as in 1234.5 €"),
+        (["1.212,50 €", "13 €", None, "7"], "number as in 1.234,5 €, 25 % missing"),
+        (["$1,200.00", "-$3.50", "$ 7.25"], "number as in 1,234.5 $"),
+        (["12.5 %", "3%", "0.5 %"], "number as in 1234.5 %"),
+        (["EUR 12", "EUR 13"], "number as in 1234.5 EUR"),
+        (["1.250 €", "885 €"], "number, read as 1.234 = 1234"),
+        (["12 €", "$13"], "category, 2 values"),
+        (["13.11.25", "01.12.24"], "date as in 31.12.24"),
+        (["1.2.10", "1.11.12"], "category, 2 values"),
+        (["02/01/24", "13/01/24"], "date as in 31/12/24"),
+        (["02/01/24", "01/13/24"], "date as in 12/31/24"),
+        (["2024-03", "2023-12"], "date as in 2024-12"),
+        (["0221-03", "0221-12"], "category, 2 values"),
+        (["13-Nov-2025", "1-Dec-2024"], "date as in 31-Dec-2024"),
         ([5] * 20 + ["unknown"], "left out: it has one value"),
         ([1, 2, 3] * 9 + ["4+"], "category, 4 values"),
         (["a", "b", "unknown"], "category, 3 values"),
@@ -293,6 +307,23 @@ def test_cells_that_are_not_what_they_were(name, cell, says):
     with pytest.warns(UserWarning, match=says):
         rows = reading.transform(new)
     assert (rows == blank).all()
+
+
+@pytest.mark.parametrize(
+    ("cells", "rows"),
+    [
+        (["12.50 €", "1300 €", "-4.20€"], [12.5, 1300, -4.2]),
+        (["$1,200.00", "-$3.50", "$ 7.25"], [1200, -3.5, 7.25]),
+        (["1.250 €", "885 €", "2.000 €"], [1250, 885, 2000]),
+        (["12,5 %", "3%", "7"], [12.5, 3, 7]),
+        (["13.11.25", "01.12.24", "02.12.24"], [20405, 20058, 20059]),
+        (["2024-03", "2023-12", "2024-01"], [19783, 19692, 19723]),
+    ],
+)
+def test_what_is_written_with_a_sign_or_in_short(cells, rows):
+    reading = Columns.fit(pd.DataFrame({"a": cells}))
+    again = Columns.from_dict(json.loads(json.dumps(reading.to_dict())))
+    assert again.transform(pd.DataFrame({"a": cells}))[:, 0].tolist() == pytest.approx(rows)
 
 
 def test_infinity_is_refused():

@@ -33,11 +33,14 @@ NUMBERS: dict[str, tuple[re.Pattern[str], str, str]] = {
 # A point, or a comma, that may separate thousands in all the words that have one, and the styles this decides between.
 THOUSANDS = {sign: re.compile(rf"[+-]?[1-9]\d{{0,2}}(\{sign}\d{{3}})+([.,]\d*)?") for sign in ".,"}
 RIVALS = {"1234.5": "1.234,5", "1.234,5": "1234.5", "1,234.5": "1234,5", "1234,5": "1,234.5"}
+# Before or after a number; the same one in all of a column. A style may end in one: "1.234,5 €".
+SIGNS = ("€", "$", "£", "¥", "₹", "%", "EUR", "USD", "GBP", "CHF")
 DIGITS = re.compile(r"[+-]?\d[\d.,]*")
 INFINITE = frozenset({"inf", "infinity"})
 
 DATES = (
     "iso", "%d/%m/%Y", "%m/%d/%Y", "%d.%m.%Y", "%Y/%m/%d", "%d-%m-%Y", "%d %b %Y", "%d %B %Y", "%b %d, %Y", "%B %d, %Y",
+    "%d-%b-%Y", "%Y-%m", "%d/%m/%y", "%m/%d/%y", "%d.%m.%y",
 )  # fmt: skip
 CLOCKS = ("", " %H:%M", " %H:%M:%S")
 
@@ -146,9 +149,11 @@ def _best_parsed(words: np.ndarray, parsers: list[Callable[[str], Any]], empty: 
 
 
 def number_parser(style: str) -> Callable[[str], float]:
-    pattern, thousands, decimal = NUMBERS[style]
+    bare, sign = style_and_sign(style)
+    pattern, thousands, decimal = NUMBERS[bare]
 
     def parse(word: str) -> float:
+        word = _without(sign, word)
         if pattern.fullmatch(word):
             plain = word.translate({ord(sign): None for sign in thousands})
             return float(plain.replace(decimal, "."))
@@ -172,13 +177,50 @@ def numbers(cells: np.ndarray, style: str) -> np.ndarray:
 def number_style(cells: np.ndarray, least: float = 1.0, decimal: str | None = None) -> str | None:
     """How the words that are there are written as numbers; None where fewer than a share of `least` are some. `decimal`
     is the decimal sign of the file they are from, as far as that is known."""
-    first = []
-    words = written_as_numbers(as_words(cells))
+    words = as_words(cells)
+    sign = sign_of(words)
+    if not sign:
+        return _bare_style(words, least, decimal)
+    bare = _bare_style(np.array([word and _without(sign, word) for word in words], object), least, decimal)
+    return bare and f"{bare} {sign}"
+
+
+def _bare_style(cells: np.ndarray, least: float, decimal: str | None) -> str | None:
+    words, first = written_as_numbers(cells), []
     if may_be_thousands(words, ".", decimal):
         first = ["1.234,5"]
     elif decimal == "," or not groups_thousands(words, ","):
         first = ["1234.5", "1234,5"]
     return _style(cells, list(dict.fromkeys([*first, *NUMBERS])), number_parser, least)
+
+
+def style_and_sign(style: str) -> tuple[str, str]:
+    """The name in `NUMBERS`, and which of `SIGNS` goes with it: "1.234,5 €" is in two parts."""
+    bare, _, sign = style.rpartition(" ")
+    return (bare, sign) if sign in SIGNS else (style, "")
+
+
+def sign_of(cells: np.ndarray) -> str:
+    """The sign that most of those words have that have one."""
+    words = list(dict.fromkeys(word for word in cells if word is not None))
+    counts = Counter(
+        sign
+        for word in words[:: max(1, len(words) // 1000)]
+        for sign in SIGNS
+        if sign in word and DIGITS.fullmatch(_without(sign, word).replace(" ", ""))
+    )
+    return max(SIGNS, key=lambda sign: counts[sign]) if counts else ""
+
+
+def _without(sign: str, word: str) -> str:
+    """A number without the sign before or after it: "-$5" is -5."""
+    if not sign:
+        return word
+    if word.endswith(sign):
+        return word.removesuffix(sign).rstrip()
+    amount = word.lstrip("+-")
+    minus = word.removesuffix(amount)
+    return minus + amount.removeprefix(sign).lstrip() if amount.startswith(sign) else word
 
 
 def may_be_thousands(words: Collection[str], sign: str, decimal: str | None) -> bool:
@@ -211,14 +253,17 @@ def is_ambiguous(cells: np.ndarray, style: str) -> bool:
     """Whether words of this style could as well be others, a thousand times as large or as small."""
     if cells.dtype.kind == "f":
         return False
-    rival, sign = RIVALS.get(style), "." if style in ("1234.5", "1.234,5") else ","
-    words = written_as_numbers(as_words(cells))
+    bare, currency = style_and_sign(style)
+    rival, sign = RIVALS.get(bare), "." if bare in ("1234.5", "1.234,5") else ","
+    words = written_as_numbers(_without(currency, word) for word in as_words(cells))
     return rival is not None and groups_thousands(words, sign) and not _parsed(words, number_parser(rival), None)[1]
 
 
 def date_parser(style: str) -> Callable[[str], datetime]:
     def parse(word: str) -> datetime:
         if style != "iso":
+            if (style == "%Y-%m" and word[:2] not in ("19", "20")) or (style[:8] == "%d.%m.%y" and word[2:6:3] != ".."):
+                raise ValueError  # more likely a number of a version, or of a telephone
             return datetime.strptime(word, style)
         if not word[:4].isdigit() or len(word) < 8:
             raise ValueError

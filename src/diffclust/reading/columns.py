@@ -12,7 +12,17 @@ from typing import Any, Literal, Self, get_args
 import numpy as np
 import scipy.sparse as sp
 
-from .cells import as_words, date_style, dates, is_ambiguous, is_blank, is_unknown, number_style, numbers
+from .cells import (
+    as_words,
+    date_style,
+    dates,
+    is_ambiguous,
+    is_blank,
+    is_unknown,
+    number_style,
+    numbers,
+    style_and_sign,
+)
 from .texts import Words, is_without_spaces
 
 Kind = Literal["number", "category", "date", "text", "skip"]
@@ -230,7 +240,7 @@ class Column:
         elif self.kind == "text" and self.words is not None:
             more = f", {len(self.words.terms)} {'characters' if self.words.characters else 'words'}"
         elif self.ambiguous:
-            more = READ_AS[self.style]
+            more = READ_AS[style_and_sign(self.style)[0]]
         elif self.style not in ("", "1234.5", "iso"):
             more = f" as in {A_DAY.strftime(self.style)}" if self.kind == "date" else f" as in {self.style}"
         return f"{self.kind}{more}{blanks}{self._unread_told}"
