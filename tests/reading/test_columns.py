@@ -62,6 +62,49 @@ def customers(n=60, seed=0):
         ([f"user{i % 15}" for i in range(20)], "left out: 15 of 20 distinct"),
         ([f"the cat number {i} sat down" for i in range(20)], "text, 15 words"),
         ([f"v{i % 40}" for i in range(400)], "category, 40 values, of which 30 are kept"),
+        ([*range(40), "error"], "number; 1 cell is no number ('error'), counted as missing"),
+        ([*range(40), None, "bad", "bad"], "number, 2.3 % missing; 2 cells are no number ('bad'), counted as missing"),
+        (
+            [*(f"1.{i:03},5" for i in range(40)), "x"],
+            "number as in 1.234,5; 1 cell is no number ('x'), counted as missing",
+        ),
+        (
+            [*(f"2024-01-{i + 1:02}" for i in range(20)), "0000-00-00"],
+            "date; 1 cell is no date ('0000-00-00'), counted as missing",
+        ),
+        ([1, 2, 3, "unknown"], "number; 1 cell is no number ('unknown'), counted as missing"),
+        ([5] * 20 + ["error"], "category, 2 values"),
+        (["13.444", "885", "2.000"], "number, read as 1.234 = 1234"),
+        (["13.444", "885,5", "2.000"], "number as in 1.234,5"),
+        (["13.444", "8.5", "2.000"], "number"),
+        (["13.444", "1885", "2.000"], "number"),
+        (["0.444", "885", "2.000"], "number"),
+        (["1.234", "2.345"], "number, read as 1.234 = 1.234"),
+        (["1,234", "2,345"], "number, read as 1,234 = 1234"),
+        (["0,500", "1,250"], "number as in 1234,5"),
+        (["1,250", "1500"], "number as in 1234,5"),
+        (["1,250", "1,250.5", "1500"], "number as in 1,234.5"),
+        (["1.234.567", "1.500"], "number as in 1.234,5"),
+        (["12.50 €", "13 €", "-4.20€"], "number as in 1234.5 €"),
+        (["1.212,50 €", "13 €", None, "7"], "number as in 1.234,5 €, 25 % missing"),
+        (["$1,200.00", "-$3.50", "$ 7.25"], "number as in 1,234.5 $"),
+        (["12.5 %", "3%", "0.5 %"], "number as in 1234.5 %"),
+        (["EUR 12", "EUR 13"], "number as in 1234.5 EUR"),
+        (["1.250 €", "885 €"], "number, read as 1.234 = 1234"),
+        (["12 €", "$13"], "category, 2 values"),
+        (["13.11.25", "01.12.24"], "date as in 31.12.24"),
+        (["1.2.10", "1.11.12"], "category, 2 values"),
+        (["02/01/24", "13/01/24"], "date as in 31/12/24"),
+        (["02/01/24", "01/13/24"], "date as in 12/31/24"),
+        (["2024-03", "2023-12"], "date as in 2024-12"),
+        (["0221-03", "0221-12"], "category, 2 values"),
+        (["13-Nov-2025", "1-Dec-2024"], "date as in 31-Dec-2024"),
+        ([5] * 20 + ["unknown"], "left out: it has one value"),
+        ([1, 2, 3] * 9 + ["4+"], "category, 4 values"),
+        (["a", "b", "unknown"], "category, 3 values"),
+        (["unknown", "k.A."], "category, 2 values"),
+        ([*(i % 40 for i in range(400)), "V27"], "category, 41 values, of which 30 are kept"),
+        ([*range(17), "a", "b", "c"], "left out: all its values differ, as those of an id do"),
     ],
 )
 def test_what_a_column_is(cells, told):
@@ -248,17 +291,64 @@ def test_columns_that_are_missing_or_more():
 @pytest.mark.parametrize(
     ("name", "cell", "says"),
     [
-        ("income", "much", r"Column 'income', row 1 \(the first is 0\): 'much' is no number"),
-        ("since", "soon", r"Column 'since', row 1 \(the first is 0\): 'soon' is no date"),
-        ("income", math.inf, "contains infinity: column 'income', row 1"),
+        ("income", "much", "Column 'income' has cells that are no number, treated as missing: 'much'"),
+        ("since", "soon", "Column 'since' has cells that are no date, treated as missing: 'soon'"),
     ],
 )
 def test_cells_that_are_not_what_they_were(name, cell, says):
     table = customers()
+    reading = Columns.fit(table)
     new = table[:3].astype(object)
+    new.loc[1, name] = None
+    blank = reading.transform(new)
+    new.loc[1, name] = "unknown"
+    assert (reading.transform(new) == blank).all()
     new.loc[1, name] = cell
-    with pytest.raises(ValueError, match=says):
+    with pytest.warns(UserWarning, match=says):
+        rows = reading.transform(new)
+    assert (rows == blank).all()
+
+
+@pytest.mark.parametrize(
+    ("cells", "rows"),
+    [
+        (["12.50 €", "1300 €", "-4.20€"], [12.5, 1300, -4.2]),
+        (["$1,200.00", "-$3.50", "$ 7.25"], [1200, -3.5, 7.25]),
+        (["1.250 €", "885 €", "2.000 €"], [1250, 885, 2000]),
+        (["12,5 %", "3%", "7"], [12.5, 3, 7]),
+        (["13.11.25", "01.12.24", "02.12.24"], [20405, 20058, 20059]),
+        (["2024-03", "2023-12", "2024-01"], [19783, 19692, 19723]),
+    ],
+)
+def test_what_is_written_with_a_sign_or_in_short(cells, rows):
+    reading = Columns.fit(pd.DataFrame({"a": cells}))
+    again = Columns.from_dict(json.loads(json.dumps(reading.to_dict())))
+    assert again.transform(pd.DataFrame({"a": cells}))[:, 0].tolist() == pytest.approx(rows)
+
+
+def test_infinity_is_refused():
+    table = customers()
+    new = table[:3].assign(income=math.inf)
+    with pytest.raises(ValueError, match="contains infinity: column 'income', row 0"):
         Columns.fit(table).transform(new)
+
+
+def test_a_wish_bears_cells_that_are_something_else():
+    cells = ["1.5", "2.5", "x", "y", "3.5"]
+    table = pd.DataFrame({"a": cells, "b": range(5)})
+    assert Columns.fit(table, {}).columns[0].kind == "category"
+    reading = Columns.fit(table, {"a": "number"})
+    assert reading.columns[0].told == "number; 2 cells are no number ('x', 'y'), counted as missing"
+    assert Columns.from_dict(json.loads(json.dumps(reading.to_dict()))).describe() == reading.describe()
+    with pytest.raises(ValueError, match="Column 'a' should be a number, but has 'x'"):
+        Columns.fit(table.assign(a=["1.5", "2.5", "x", "y", "z"]), {"a": "number"})
+
+
+def test_a_column_saved_before_unread_cells_were_counted():
+    saved = Columns.fit(customers()).to_dict()
+    for column in saved["columns"]:
+        del column["unread"], column["unread_words"]
+    assert Columns.from_dict(saved).describe() == Columns.fit(customers()).describe()
 
 
 def test_kept_as_json():

@@ -15,8 +15,10 @@ from PIL import Image
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from diffclust import metrics
+from diffclust.reading.delimited import Expected
 from diffclust.reading.files import Words, captions, read
 from diffclust.reading.formats import open_parquet
+from diffclust.reading.parts import TextTable
 from diffclust.reading.tables import Columns
 
 TEXTS = ["From: a\nthe cat sat", "the dog\x85sat\x0cdown", "cats and dogs", "THE END cat"]
@@ -258,6 +260,32 @@ def test_a_table_is_the_same_in_every_file(tmp_path, ending):
     assert list(X.columns) == ["a", "b"]
     assert Columns.fit(X, {"b": "category"}).transform(X)[0].tolist() == [1.5, 0, 1]
     assert (y.tolist(), label) == ([0, 1, 0], "label")
+
+
+@pytest.mark.parametrize(
+    ("text", "values", "told"),
+    [
+        ("a;b\n13.444;x\n885;y\n2.000;z\n", [13444, 885, 2000], "number, read as 1.234 = 1234"),
+        ("a;b\n13.444;x\n2.000;y\n", [13444, 2000], "number, read as 1.234 = 1234"),
+        ("a;b\n1,250;x\n2,500;y\n", [1.25, 2.5], "number, read as 1,234 = 1.234"),
+        ("a;b\n13.444;1.5\n2.000;2\n", [13.444, 2], "number"),
+        ("a,b\n13.444,x\n885,y\n", [13444, 885], "number, read as 1.234 = 1234"),
+        ('a,b\n13.444,"1,5"\n2.000,"2"\n', [13444, 2000], "number, read as 1.234 = 1234"),
+        ("a,b\n13.444,1\n2.000,2\n", [13.444, 2], "number"),
+        ("a,b\n13.444,1.5\n885,2\n", [13.444, 885], "number"),
+    ],
+)
+def test_what_separates_thousands(tmp_path, text, values, told):
+    """Of the whole file, and of new rows as of those of the fit."""
+    path = csv_file(tmp_path, text)
+    reading = Columns.fit(read(path).X, {"b": "skip"})
+    assert reading.columns[0].told == told
+    for i, line in enumerate(text.splitlines()[1:]):
+        one = csv_file(tmp_path, text.splitlines()[0] + "\n" + line + "\n")
+        assert reading.transform(read(one, expected=Expected.by(reading)).X).tolist() == [[values[i]]]
+        assert TextTable(one, Expected.by(reading)).encoded(reading.transform).block(0, 1, "cpu").tolist() == [
+            [pytest.approx(values[i])]
+        ]
 
 
 def test_the_column_of_labels_by_its_name(tmp_path):

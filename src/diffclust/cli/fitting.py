@@ -191,7 +191,8 @@ def _free_folder(data: str) -> Path:
 def _own_columns(source: Source, shown: Any, keep: list[str] | None) -> dict[str, list[Any]]:
     """What stands beside the labels: the file of each image or text, and the columns to keep."""
     from ..reading.files import captions
-    from ..reading.frames import columns_of, is_frame
+    from ..reading.formats import as_written
+    from ..reading.frames import is_frame
     from ..reading.parts import TextTable
 
     files = captions(source.data) if Path(source.data).expanduser().is_dir() else None
@@ -208,7 +209,7 @@ def _own_columns(source: Source, shown: Any, keep: list[str] | None) -> dict[str
             raise Wrong(f"--keep {name}: there is no such column; there are {', '.join(names[:10])}.")
         if name in ("row", "file", "label"):
             raise Wrong(f"--keep {name}: the file of labels already has a column of that name.")
-    cells = columns_of(shown, wanted)
+    cells = as_written(Path(source.data).expanduser(), wanted, shown)
     return own | {name: ["" if value is None or value != value else value for value in cells[name]] for name in cells}
 
 

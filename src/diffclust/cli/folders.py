@@ -75,12 +75,14 @@ def record_of(saved: "Saved") -> "TrainingRecord | None":
 
 def read_for(saved: "Saved", estimator: Any, source: Source) -> Read:
     """DATA as the saved model wants it: images of its size and depth, a table for a table."""
+    from ..reading.delimited import Expected
     from ..reading.frames import is_frame
     from ..reading.parts import TextTable
 
     sample, reading = estimator.shape_.row, getattr(estimator, "columns_", None)
     bits: Literal[8, 16] = 16 if estimator.image_divisor_ == 65535 else 8
-    read = read_source(source, image_shape=sample if len(sample) == 3 else None, image_bits=bits)
+    shape = sample if len(sample) == 3 else None
+    read = read_source(source, image_shape=shape, image_bits=bits, expected=Expected.by(reading))
     words = words_of(saved)
     if words is not None:  # of a model that was saved before tables were read
         if not is_frame(read.X) or "text" not in list(read.X.columns):

@@ -5,13 +5,21 @@ A column is one of three arrays: float64 with NaN for blanks, datetime64[us] wit
 
 import math
 import re
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable
 from datetime import UTC, date, datetime
 from typing import Any
 
 import numpy as np
 
 BLANK = frozenset({"", "na", "n/a", "#n/a", "<na>", "nan", "nat", "null", "none", "?", "-", "--"})
+# Blank among numbers and dates; of a category they are a value like any other.
+UNKNOWN = frozenset(
+    {
+        "unknown", "missing", "not available", "not known", "n.a.", "n. a.", "tbd", "unbekannt", "fehlt", "fehlend",
+        "k.a.", "k. a.", "k.a", "ka", "keine angabe", "inconnu", "inconnue", "desconocido", "desconocida", ".", "---",
+    }
+)  # fmt: skip
 
 # How numbers are written, in the order in which they are tried: a pattern, what separates thousands, the decimal sign.
 NUMBERS: dict[str, tuple[re.Pattern[str], str, str]] = {
@@ -22,20 +30,19 @@ NUMBERS: dict[str, tuple[re.Pattern[str], str, str]] = {
     "1 234.5": (re.compile(r"[+-]?(\d{1,3}([ \u00a0\u202f']\d{3})+|\d+)(\.\d*)?"), " \u00a0\u202f'", "."),
     "1 234,5": (re.compile(r"[+-]?(\d{1,3}([ \u00a0\u202f']\d{3})+|\d+)(,\d*)?"), " \u00a0\u202f'", ","),
 }
+# A point, or a comma, that may separate thousands in all the words that have one, and the styles this decides between.
+THOUSANDS = {sign: re.compile(rf"[+-]?[1-9]\d{{0,2}}(\{sign}\d{{3}})+([.,]\d*)?") for sign in ".,"}
+RIVALS = {"1234.5": "1.234,5", "1.234,5": "1234.5", "1,234.5": "1234,5", "1234,5": "1,234.5"}
+# Before or after a number; the same one in all of a column. A style may end in one: "1.234,5 €".
+SIGNS = ("€", "$", "£", "¥", "₹", "%", "EUR", "USD", "GBP", "CHF")
+DIGITS = re.compile(r"[+-]?\d[\d.,]*")
 INFINITE = frozenset({"inf", "infinity"})
 
 DATES = (
     "iso", "%d/%m/%Y", "%m/%d/%Y", "%d.%m.%Y", "%Y/%m/%d", "%d-%m-%Y", "%d %b %Y", "%d %B %Y", "%b %d, %Y", "%B %d, %Y",
+    "%d-%b-%Y", "%Y-%m", "%d/%m/%y", "%m/%d/%y", "%d.%m.%y",
 )  # fmt: skip
 CLOCKS = ("", " %H:%M", " %H:%M:%S")
-
-
-class BadCell(ValueError):
-    """A cell that is not what its column is. `cell` and `row` (counted from 0) say which."""
-
-    def __init__(self, cell: str, row: int) -> None:
-        super().__init__(f"row {row} (the first is 0): {cell!r}")
-        self.cell, self.row = cell, row
 
 
 def cells_of(values: Any) -> np.ndarray:
@@ -111,27 +118,42 @@ def as_words(cells: np.ndarray) -> np.ndarray:
     return _objects(plain)
 
 
-def _parsed(cells: np.ndarray, parse: Callable[[str], Any], empty: Any) -> list[Any]:
-    """parse of every word, once for those that are there often; BadCell for the first it cannot read."""
+def _parsed(cells: Iterable[Any], parse: Callable[[str], Any], empty: Any) -> tuple[list[Any], int]:
+    """parse of every word, once for those that are there often, `empty` where it cannot; and how many these are."""
     known: dict[Any, Any] = {None: empty}
-    found = []
-    for row, word in enumerate(cells):
+    found, unread = [], 0
+    for word in cells:
         if word not in known:
-            try:
-                known[word] = parse(word)
-            except ValueError:
-                raise BadCell(word, row) from None
+            known[word] = _tried(parse, word, empty)
+        unread += known[word] is empty and word is not None
         found.append(known[word])
-    return found
+    return found, unread
 
 
-def numbers(cells: np.ndarray, style: str) -> np.ndarray:
-    """float64, NaN where blank, of words written in `style`, a name of `NUMBERS`."""
-    if cells.dtype.kind == "f":
-        return cells
-    pattern, thousands, decimal = NUMBERS[style]
+def _tried(parse: Callable[[str], Any], word: str, empty: Any) -> Any:
+    try:
+        return parse(word)
+    except ValueError:
+        return empty
+
+
+def _best_parsed(words: np.ndarray, parsers: list[Callable[[str], Any]], empty: Any) -> list[Any]:
+    """By the parser that leaves the fewest words unread; of several, the first."""
+    tries = []
+    for parse in parsers:
+        found, unread = _parsed(words, parse, empty)
+        if not unread:
+            return found
+        tries.append((unread, found))
+    return min(tries, key=lambda tried: tried[0])[1]
+
+
+def number_parser(style: str) -> Callable[[str], float]:
+    bare, sign = style_and_sign(style)
+    pattern, thousands, decimal = NUMBERS[bare]
 
     def parse(word: str) -> float:
+        word = _without(sign, word)
         if pattern.fullmatch(word):
             plain = word.translate({ord(sign): None for sign in thousands})
             return float(plain.replace(decimal, "."))
@@ -139,23 +161,109 @@ def numbers(cells: np.ndarray, style: str) -> np.ndarray:
             return float(word)
         raise ValueError
 
+    return parse
+
+
+def numbers(cells: np.ndarray, style: str) -> np.ndarray:
+    """float64, of words written in `style`, a name of `NUMBERS`; NaN where they are blank or no number."""
+    if cells.dtype.kind == "f":
+        return cells
+    parsers: list[Callable[[str], Any]] = [number_parser(style)]
+    if style != "1234.5":
+        parsers.append(float)  # new rows may have them as numbers
+    return np.array(_best_parsed(as_words(cells), parsers, math.nan), np.float64)
+
+
+def number_style(cells: np.ndarray, least: float = 1.0, decimal: str | None = None) -> str | None:
+    """How the words that are there are written as numbers; None where fewer than a share of `least` are some. `decimal`
+    is the decimal sign of the file they are from, as far as that is known."""
     words = as_words(cells)
-    try:
-        return np.array(_parsed(words, parse, math.nan), np.float64)
-    except BadCell:
-        if style == "1234.5":
-            raise
-        return np.array(_parsed(words, float, math.nan), np.float64)  # new rows may have them as numbers
+    sign = sign_of(words)
+    if not sign:
+        return _bare_style(words, least, decimal)
+    bare = _bare_style(np.array([word and _without(sign, word) for word in words], object), least, decimal)
+    return bare and f"{bare} {sign}"
 
 
-def number_style(cells: np.ndarray) -> str | None:
-    """How all the words that are there are written as numbers; None where some are none."""
-    return _style(cells, list(NUMBERS), numbers)
+def _bare_style(cells: np.ndarray, least: float, decimal: str | None) -> str | None:
+    words, first = written_as_numbers(cells), []
+    if may_be_thousands(words, ".", decimal):
+        first = ["1.234,5"]
+    elif decimal == "," or not groups_thousands(words, ","):
+        first = ["1234.5", "1234,5"]
+    return _style(cells, list(dict.fromkeys([*first, *NUMBERS])), number_parser, least)
+
+
+def style_and_sign(style: str) -> tuple[str, str]:
+    """The name in `NUMBERS`, and which of `SIGNS` goes with it: "1.234,5 €" is in two parts."""
+    bare, _, sign = style.rpartition(" ")
+    return (bare, sign) if sign in SIGNS else (style, "")
+
+
+def sign_of(cells: np.ndarray) -> str:
+    """The sign that most of those words have that have one."""
+    words = list(dict.fromkeys(word for word in cells if word is not None))
+    counts = Counter(
+        sign
+        for word in words[:: max(1, len(words) // 1000)]
+        for sign in SIGNS
+        if sign in word and DIGITS.fullmatch(_without(sign, word).replace(" ", ""))
+    )
+    return max(SIGNS, key=lambda sign: counts[sign]) if counts else ""
+
+
+def _without(sign: str, word: str) -> str:
+    """A number without the sign before or after it: "-$5" is -5."""
+    if not sign:
+        return word
+    if word.endswith(sign):
+        return word.removesuffix(sign).rstrip()
+    amount = word.lstrip("+-")
+    minus = word.removesuffix(amount)
+    return minus + amount.removeprefix(sign).lstrip() if amount.startswith(sign) else word
+
+
+def may_be_thousands(words: Collection[str], sign: str, decimal: str | None) -> bool:
+    """Whether this sign separates thousands: three digits follow it wherever it is, and what has none is below 1000; if
+    all have one, only where another sign is known to be the decimal one."""
+    if decimal == sign or not groups_thousands(words, sign):
+        return False
+    return decimal is not None or any(sign not in word for word in words)
+
+
+def written_as_numbers(words: Iterable[str | None]) -> set[str]:
+    """The different words that are digits with points and commas, whatever these mean."""
+    stripped = (word.strip() for word in words if word is not None)
+    return {word for word in stripped if DIGITS.fullmatch(word)}
+
+
+def groups_thousands(words: Collection[str], sign: str) -> bool:
+    """Whether three digits follow this sign wherever it is, after a number that is not 0, and other words are below
+    1000."""
+    grouped = [word for word in words if sign in word]
+    rest = (word for word in words if sign not in word)
+    return (
+        bool(grouped)
+        and all(THOUSANDS[sign].fullmatch(word) for word in grouped)
+        and all(len(re.split("[.,]", word.lstrip("+-"))[0]) <= 3 for word in rest)
+    )
+
+
+def is_ambiguous(cells: np.ndarray, style: str) -> bool:
+    """Whether words of this style could as well be others, a thousand times as large or as small."""
+    if cells.dtype.kind == "f":
+        return False
+    bare, currency = style_and_sign(style)
+    rival, sign = RIVALS.get(bare), "." if bare in ("1234.5", "1.234,5") else ","
+    words = written_as_numbers(_without(currency, word) for word in as_words(cells))
+    return rival is not None and groups_thousands(words, sign) and not _parsed(words, number_parser(rival), None)[1]
 
 
 def date_parser(style: str) -> Callable[[str], datetime]:
     def parse(word: str) -> datetime:
         if style != "iso":
+            if (style == "%Y-%m" and word[:2] not in ("19", "20")) or (style[:8] == "%d.%m.%y" and word[2:6:3] != ".."):
+                raise ValueError  # more likely a number of a version, or of a telephone
             return datetime.strptime(word, style)
         if not word[:4].isdigit() or len(word) < 8:
             raise ValueError
@@ -166,31 +274,39 @@ def date_parser(style: str) -> Callable[[str], datetime]:
 
 
 def dates(cells: np.ndarray, style: str) -> np.ndarray:
-    """datetime64[us], NaT where blank, of words written in `style`: "iso" or a format of strptime."""
+    """datetime64[us], of words written in `style`, "iso" or a format of strptime; NaT where they are blank or no
+    date."""
     if cells.dtype.kind == "M":
         return cells
-    try:
-        return np.array(_parsed(as_words(cells), date_parser(style), None), "datetime64[us]")
-    except BadCell:
-        if style == "iso":
-            raise
-        return np.array(_parsed(as_words(cells), date_parser("iso"), None), "datetime64[us]")
+    parsers = [date_parser(each) for each in dict.fromkeys((style, "iso"))]
+    return np.array(_best_parsed(as_words(cells), parsers, None), "datetime64[us]")
 
 
-def date_style(cells: np.ndarray) -> str | None:
+def date_style(cells: np.ndarray, least: float = 1.0) -> str | None:
     styles = [style if style == "iso" else style + clock for style in DATES for clock in CLOCKS]
-    return _style(cells, list(dict.fromkeys(styles)), dates)
+    return _style(cells, list(dict.fromkeys(styles)), date_parser, least)
 
 
-def _style(cells: np.ndarray, styles: list[str], parse: Callable[[np.ndarray, str], np.ndarray]) -> str | None:
-    there = np.unique(cells[~is_blank(cells)].astype(str)).astype(object)
-    if not len(there):
-        return None
+def is_unknown(word: str) -> bool:
+    """Whether this stands for a blank, among numbers or dates."""
+    return word.casefold() in UNKNOWN
+
+
+def _style(
+    cells: np.ndarray, styles: list[str], parser: Callable[[str], Callable[[str], Any]], least: float
+) -> str | None:
+    """The first in which all words can be read that are not unknown, or else the one for most, if these are at least a
+    share of `least`."""
+    counts = Counter(word for word in as_words(cells) if word is not None and not is_unknown(word))
+    some = list(counts)[:: max(1, len(counts) // 100)]
+    best, most = None, 0
     for style in styles:
-        try:
-            parse(there[:100], style)
-            parse(there, style)
-        except BadCell:
+        parse = parser(style)
+        if all(_tried(parse, word, None) is None for word in some):
             continue
-        return style
-    return None
+        read = sum(n for word, n in counts.items() if _tried(parse, word, None) is not None)
+        if read > most:
+            best, most = style, read
+        if most == counts.total():
+            break
+    return best if most and most >= least * counts.total() else None

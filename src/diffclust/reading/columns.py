@@ -12,7 +12,17 @@ from typing import Any, Literal, Self, get_args
 import numpy as np
 import scipy.sparse as sp
 
-from .cells import BadCell, as_words, date_style, dates, is_blank, number_style, numbers
+from .cells import (
+    as_words,
+    date_style,
+    dates,
+    is_ambiguous,
+    is_blank,
+    is_unknown,
+    number_style,
+    numbers,
+    style_and_sign,
+)
 from .texts import Words, is_without_spaces
 
 Kind = Literal["number", "category", "date", "text", "skip"]
@@ -29,9 +39,54 @@ CAMEL_IDENTIFIER = re.compile(r".*[a-z](ID|Id)$")
 YEAR, WEEK = 365.2425, 7.0  # days
 # Parts of a date that come round: their length in days, and how long a column must reach for them to be told.
 ROUNDS = {"time of year": (YEAR, YEAR), "day of week": (WEEK, 2 * WEEK), "time of day": (1.0, 0.0)}
+MOSTLY = 0.9  # the share of cells that have to be numbers, or dates, for the column to be some
+HALF = 0.5  # the same where the user says that they are
+CODE = re.compile(r"[^\W\d_]+[ _-]?\d.*")  # "V27", whose neighbour "250" is no quantity either
 OTHER = "other"
 WHY = {"constant": "it has one value", "all distinct": "all its values differ, as those of an id do"}  # in words
+READ_AS = {  # numbers that could be read in two ways
+    "1234.5": ", read as 1.234 = 1.234",
+    "1.234,5": ", read as 1.234 = 1234",
+    "1,234.5": ", read as 1,234 = 1234",
+    "1234,5": ", read as 1,234 = 1.234",
+}
 A_DAY = datetime(2024, 12, 31, 10, 30)  # which shows how dates are written
+
+
+class Present:
+    """The cells of a column that are not blank, and how they are written.
+
+    Args:
+        least: the share of cells that have to be numbers, or dates, for all to be taken as such.
+        decimal: the decimal sign of the file they are from, where it is known.
+    """
+
+    def __init__(self, cells: np.ndarray, least: float, decimal: str | None) -> None:
+        self.cells, self.least, self.decimal = cells, least, decimal
+
+    def __len__(self) -> int:
+        return len(self.cells)
+
+    @cached_property
+    def number_style(self) -> str | None:
+        return "1234.5" if self.cells.dtype.kind == "f" else number_style(self.cells, self.least, self.decimal)
+
+    @cached_property
+    def date_style(self) -> str | None:
+        return "iso" if self.cells.dtype.kind == "M" else date_style(self.cells, self.least)
+
+    @cached_property
+    def numbers(self) -> np.ndarray:
+        """In `number_style`, NaN where they are none."""
+        return numbers(self.cells, self.number_style or "1234.5")
+
+    @cached_property
+    def dates(self) -> np.ndarray:
+        """In `date_style`, NaT where they are none."""
+        return dates(self.cells, self.date_style or "iso")
+
+    def words(self) -> list[str]:
+        return as_words(self.cells).tolist()
 
 
 @dataclass(frozen=True)
@@ -60,12 +115,16 @@ class Column:
     rounds: tuple[str, ...] = ()
     words: Words | None = None
     distinct: int = 0  # values in `fit`
+    unread: int = 0  # cells in `fit` that are no number, or no date
+    unread_words: tuple[str, ...] = ()  # some of them
+    ambiguous: bool = False  # whether its points or commas may be decimal signs or separate thousands
 
     # ---- looking
 
     @classmethod
-    def look(cls, name: str, cells: np.ndarray, wish: Kind | None = None) -> Self:
-        """The reading of a column; `wish` is the kind that the user says it has."""
+    def look(cls, name: str, cells: np.ndarray, wish: Kind | None = None, decimal: str | None = None) -> Self:
+        """The reading of a column; `wish` is the kind that the user says it has, `decimal` the decimal sign of the file
+        it is from."""
         blank = is_blank(cells)
         seen = cls(name, "skip", missing=float(blank.mean()) if len(cells) else 0.0)
         if wish == "skip":
@@ -77,54 +136,75 @@ class Column:
         seen = replace(seen, distinct=distinct)
         if wish is None and distinct == 1:
             return replace(seen, why="constant")
-        return getattr(seen, f"_as_{wish or seen._guess(there)}")(there)
+        present = Present(there, HALF if wish else MOSTLY, decimal)
+        return getattr(seen, f"_as_{wish or seen._guess(present)}")(present)
 
     @classmethod
     def of_labels(cls, name: str) -> Self:
         return cls(name, "skip", why="labels, by its name")
 
-    def _guess(self, there: np.ndarray) -> str:
-        if there.dtype.kind == "M":
+    def _guess(self, there: Present) -> str:
+        if there.cells.dtype.kind == "M":
             return "date"
-        if there.dtype.kind == "f" or number_style(there) is not None:
-            return "id" if self._counts(there) else "number"
-        if date_style(there) is not None:
+        if there.number_style is not None and self._are_few(there, is_blank(there.numbers)):
+            return self._guess_of_numbers(there.numbers)
+        if there.date_style is not None and self._are_few(there, is_blank(there.dates)):
             return "date"
         if self.name.casefold() in TEXT_COLUMNS:
             return "text"
-        lengths = [len(word.split()) for word in there]
-        distinct_enough = self.distinct > max(FEW, len(there) / 2)
-        if distinct_enough and float(np.mean(lengths)) >= LONG:
+        words = there.words()
+        distinct_enough = self.distinct > max(FEW, len(words) / 2)
+        if distinct_enough and float(np.mean([len(word.split()) for word in words])) >= LONG:
             return "text"
-        if distinct_enough and is_without_spaces(there.tolist()):
-            return "text" if np.mean([len(word) for word in there]) >= LONG_WITHOUT_SPACES else "id"
+        if distinct_enough and is_without_spaces(words):
+            return "text" if np.mean([len(word) for word in words]) >= LONG_WITHOUT_SPACES else "id"
         return "id" if distinct_enough else "category"
 
-    def _counts(self, there: np.ndarray) -> bool:
+    def _are_few(self, there: Present, unread: np.ndarray) -> bool:
+        """Whether the cells that are unread may be taken as missing: they are no codes, and no categories."""
+        odd = {word for word in as_words(there.cells[unread]) if not is_unknown(word)}
+        return not odd or (self.distinct > FEW and not any(CODE.fullmatch(word) for word in odd))
+
+    def _guess_of_numbers(self, values: np.ndarray) -> str:
+        values = values[~np.isnan(values)]
+        if (values == values[0]).all():
+            return "constant"
+        return "id" if self._counts(values) else "number"
+
+    def _counts(self, values: np.ndarray) -> bool:
         """Whether these are numbers that only tell rows apart: whole, all different, in a column named so."""
-        if not is_identifier(self.name) or self.distinct < max(FEW + 1, len(there)):
+        if not is_identifier(self.name) or self.distinct < max(FEW + 1, len(values)):
             return False
-        values = numbers(there, number_style(there) or "1234.5")
         return bool((values == np.round(values)).all())
 
-    def _as_id(self, there: np.ndarray) -> Self:
+    def _as_constant(self, there: Present) -> Self:
+        return replace(self, why="constant")
+
+    def _with_unread(self, unread: np.ndarray) -> Self:
+        """With words that are not blank, and no number or no date either."""
+        counts = Counter(as_words(unread).tolist())
+        return replace(self, unread=counts.total(), unread_words=tuple(word for word, _ in counts.most_common(3)))
+
+    def _as_id(self, there: Present) -> Self:
         all_of_them = self.distinct == len(there)
         return replace(self, why="all distinct" if all_of_them else f"{self.distinct} of {len(there)} distinct")
 
-    def _as_number(self, there: np.ndarray) -> Self:
-        style = "1234.5" if there.dtype.kind == "f" else number_style(there)
+    def _as_number(self, there: Present) -> Self:
+        style = there.number_style
         if style is None:
-            raise ValueError(f"Column {self.name!r} should be a number, but has {_no_number(there)!r}.")
-        return replace(self, kind="number", style=style)
+            raise ValueError(f"Column {self.name!r} should be a number, but has {_no_number(there.cells)!r}.")
+        unread = is_blank(there.numbers)
+        known = replace(self, kind="number", style=style, ambiguous=is_ambiguous(there.cells[~unread], style))
+        return known._with_unread(there.cells[unread])
 
-    def _as_date(self, there: np.ndarray) -> Self:
-        style = "iso" if there.dtype.kind == "M" else date_style(there)
+    def _as_date(self, there: Present) -> Self:
+        style, unread = there.date_style, is_blank(there.dates)
         if style is None:
             raise ValueError(
-                f"Column {self.name!r} should be a date, but {str(there[0])!r} and the others are not all in one "
+                f"Column {self.name!r} should be a date, but {str(there.cells[0])!r} and the others are not in one "
                 "known format, such as 2024-12-31 or 31/12/2024."
             )
-        days = _days(dates(there, style))
+        days = _days(there.dates[~unread])
         reach = float(days.max() - days.min())
         clock = bool((days % 1).any())
         rounds = [
@@ -132,17 +212,17 @@ class Column:
             for name, (length, least) in ROUNDS.items()
             if (reach >= least and clock if length == 1 else reach >= least)
         ]
-        return replace(self, kind="date", style=style, rounds=tuple(rounds))
+        return replace(self, kind="date", style=style, rounds=tuple(rounds))._with_unread(there.cells[unread])
 
-    def _as_category(self, there: np.ndarray) -> Self:
-        counts = Counter(as_words(there).tolist())
+    def _as_category(self, there: Present) -> Self:
+        counts = Counter(there.words())
         kept = sorted(counts, key=lambda word: (-counts[word], word))[: MANY if len(counts) > MANY else None]
         grouped = len(kept) < len(counts)
         return replace(self, kind="category", values=tuple(sorted(kept)), grouped=grouped)
 
-    def _as_text(self, there: np.ndarray) -> Self:
+    def _as_text(self, there: Present) -> Self:
         try:
-            return replace(self, kind="text", words=Words.fit(as_words(there).tolist()))
+            return replace(self, kind="text", words=Words.fit(there.words()))
         except ValueError as error:
             raise ValueError(f"Column {self.name!r}: no words in its {len(there)} texts ({error}).") from error
 
@@ -159,9 +239,26 @@ class Column:
             more = f", {self.distinct} values" + (f", of which {MANY} are kept" if self.grouped else "")
         elif self.kind == "text" and self.words is not None:
             more = f", {len(self.words.terms)} {'characters' if self.words.characters else 'words'}"
+        elif self.ambiguous:
+            more = READ_AS[style_and_sign(self.style)[0]]
         elif self.style not in ("", "1234.5", "iso"):
             more = f" as in {A_DAY.strftime(self.style)}" if self.kind == "date" else f" as in {self.style}"
-        return f"{self.kind}{more}{blanks}"
+        return f"{self.kind}{more}{blanks}{self._unread_told}"
+
+    @property
+    def keeps_words(self) -> bool:
+        """Whether its words say more than the numbers they look like."""
+        if self.kind == "category":
+            return any(word.isdecimal() and len(word) > 1 and word[0] == "0" for word in self.values)
+        return self.kind == "number" and self.style not in ("", "1234.5")
+
+    @cached_property
+    def _unread_told(self) -> str:
+        if not self.unread:
+            return ""
+        some = ", ".join(map(repr, self.unread_words))
+        cells = "1 cell is" if self.unread == 1 else f"{self.unread:,} cells are"
+        return f"; {cells} no {self.kind} ({some}), counted as missing"
 
     @cached_property
     def features(self) -> list[str]:
@@ -186,27 +283,23 @@ class Column:
     # ---- rows
 
     def encode(self, cells: np.ndarray) -> np.ndarray | sp.csr_matrix:
-        """(n, len(features)), NaN where blank; of texts sparse, and zeros where blank."""
-        try:
-            if self.kind == "number":
-                return numbers(cells, self.style)[:, None]
-            if self.kind == "date":
-                return self._encode_dates(_days(dates(cells, self.style)))
-        except BadCell as bad:
-            raise ValueError(
-                f"Column {self.name!r}, row {bad.row} (the first is 0): {bad.cell!r} is no {self.kind}."
-            ) from None
+        """(n, len(features)), NaN where blank or unread; of texts sparse, and zeros where blank."""
+        if self.kind == "number":
+            return numbers(cells, self.style)[:, None]
+        if self.kind == "date":
+            return self._encode_dates(_days(dates(cells, self.style)))
         if self.kind == "category":
             return self._encode_categories(as_words(cells))
         assert self.words is not None
         return self.words.transform(["" if text is None else text for text in as_words(cells)])
 
-    def unknown(self, cells: np.ndarray) -> list[str]:
-        """Categories that `fit` did not see."""
-        if self.kind != "category" or self.grouped:
+    def unread_in(self, cells: np.ndarray, encoded: np.ndarray | sp.csr_matrix) -> list[str]:
+        """Words of new rows that became blanks: categories that `fit` did not see, and what is no number or no date."""
+        if self.kind == "text":
             return []
-        words = as_words(cells)
-        return sorted(set(words[~is_blank(words)].tolist()) - set(self.values))
+        assert isinstance(encoded, np.ndarray)
+        words = set(as_words(cells[np.isnan(encoded[:, 0]) & ~is_blank(cells)]).tolist())
+        return sorted(word for word in words if self.kind == "category" or not is_unknown(word))
 
     def _encode_categories(self, words: np.ndarray) -> np.ndarray:
         levels = self.levels
@@ -248,6 +341,7 @@ class Column:
         if saved["kind"] not in KINDS:
             raise ValueError(f"column {saved['name']!r} has the unknown kind {saved['kind']!r}")
         lists = {name: tuple(str(entry) for entry in saved[name]) for name in ("values", "rounds")}
+        lists["unread_words"] = tuple(str(entry) for entry in saved.get("unread_words", ()))
         words = None if saved["words"] is None else Words.from_dict(saved["words"])
         return cls(**{**saved, **lists, "words": words})
 
@@ -282,4 +376,4 @@ def _days(moments: np.ndarray) -> np.ndarray:
 
 
 def _no_number(there: np.ndarray) -> str:
-    return next(str(word) for word in there if number_style(np.array([word], object)) is None)
+    return next((str(word) for word in there if number_style(np.array([word], object)) is None), str(there[0]))

@@ -4,22 +4,49 @@ import csv
 import gzip
 import io
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
 
 from ..extras import extra
-from .cells import BLANK, NUMBERS
+from .cells import BLANK, NUMBERS, groups_thousands, may_be_thousands, written_as_numbers
 from .columns import NoSuchLabel, label_column
-from .frames import frame_of
+from .frames import columns_of, frame_of, names_of_columns, with_decimal_sign
 from .unpacking import check_unpacked, unpack_limit
+
+if TYPE_CHECKING:
+    from .tables import Columns
 
 SEPARATORS = ("\t", ";", "|", ",")
 LOOK = 50  # lines from which the separator is told
+HEAD = 1000  # lines from which the decimal sign is told
 COMPRESSED = (".gz", ".zst")
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What is known of a file's columns before it is read.
+
+    Args:
+        label: the column of labels.
+        words: columns that a fitted model has as words, though they may look like numbers: "007", or "1.234" for 1234;
+            None while a model is fitted.
+    """
+
+    label: str | None = None
+    words: frozenset[str] | None = None
+
+    @classmethod
+    def by(cls, reading: "Columns | None", label: str | None = None) -> "Expected":
+        """For rows that a fitted model is to read."""
+        return cls(label, frozenset() if reading is None else frozenset(reading.kept_as_words))
+
+
+FITTING = Expected()
 
 
 def read_bytes(path: Path) -> bytes:
@@ -63,31 +90,89 @@ def decode(raw: bytes) -> str:
     return raw.decode("latin-1")
 
 
-def read_delimited(path: Path, label: str | None = None) -> tuple[Any, list[str] | None, str | None]:
+def read_delimited(path: Path, expected: Expected = FITTING) -> tuple[Any, list[str] | None, str | None]:
     """X, labels as they are written, and the name of their column. X is a frame where the columns have names, and where
     they have none and are all numbers an array."""
     try:
-        return _read(path, label)
+        return _read(path, expected)
     except (ValueError, csv.Error) as error:
         text = str(error)
         kind = NoSuchLabel if isinstance(error, NoSuchLabel) else ValueError
         raise kind(text if text.startswith(str(path)) else f"{path}: {text}") from error
 
 
-def _read(path: Path, label: str | None) -> tuple[Any, list[str] | None, str | None]:
+def columns_as_written(path: Path, names: list[str]) -> dict[str, list[Any]]:
+    """Columns of a file that has been read, as the file has them: "007" stays what it is."""
+    start, table, _ = _cells_of_file(path)
+    return {name: _as_written(table[:, (start or []).index(name)].tolist()) for name in names}
+
+
+def _as_written(words: list[str]) -> list[Any]:
+    """Numbers, where these are written as the words are; else the words."""
+    words = [word.strip() for word in words]
+    for kind in (int, float):
+        try:
+            values = [kind(word) for word in words]
+        except ValueError:
+            continue
+        if [str(value) for value in values] == words:
+            return values
+    return words
+
+
+def _cells_of_file(path: Path) -> tuple[list[str] | None, np.ndarray, str]:
+    """Names, where the file has some, all cells as words, and what separates them."""
     text = decode(read_bytes(path))
     separator = "\t" if ".tsv" in path.suffixes else separator_of(text)
     start, width, lines = table_lines(io.StringIO(text, newline=""), separator)
-    table = stacked(list(lines), width)
-    names, features, place = features_of(start, width, label)
+    return start, stacked(list(lines), width), separator
+
+
+def _read(path: Path, expected: Expected) -> tuple[Any, list[str] | None, str | None]:
+    start, table, separator = _cells_of_file(path)
+    names, features, place = features_of(start, table.shape[1], expected.label)
     named = start is not None
-    columns = {names[i]: typed(table[:, i]) for i in features}
+    X = typed_frame({names[i]: table[:, i] for i in features}, separator, expected if named else Expected.by(None))
     labels = None if place is None else [str(cell) for cell in table[:, place]]
-    numeric = all(column.dtype.kind == "f" for column in columns.values())
-    X = frame_of(columns)
+    columns = columns_of(X, names_of_columns(X))
+    numeric = all(np.asarray(column).dtype.kind == "f" for column in columns.values())
     if numeric and (not named or not hasattr(X, "iloc")):
         X = np.stack(list(columns.values()), axis=1)
     return X, labels, None if place is None else names[place]
+
+
+def typed_frame(cells: dict[str, np.ndarray], separator: str, expected: Expected) -> Any:
+    """Words as a frame: numbers where all of a column are, and where their words say no more than they do."""
+    sign = decimal_sign(cells.values(), separator)
+    if expected.words is not None:
+        kept = expected.words
+    else:
+        kept = frozenset(name for name, words in cells.items() if _says_more(words, sign))
+    return with_decimal_sign(
+        frame_of({name: stripped(words) if name in kept else typed(words) for name, words in cells.items()}), sign
+    )
+
+
+def decimal_sign(columns: Iterable[np.ndarray], separator: str) -> str | None:
+    """The one that some column leaves no doubt of; where none does, a comma if cells are separated by semicolons."""
+    heads = [written_as_numbers(words[:HEAD]) for words in columns]
+    for sign, style in ((".", "1234.5"), (",", "1234,5")):
+        for words in heads:
+            is_one = any(sign in word for word in words) and all(map(NUMBERS[style][0].fullmatch, words))
+            if is_one and not groups_thousands(words, sign):
+                return sign
+    return "," if separator == ";" else None
+
+
+def _says_more(words: np.ndarray, decimal: str | None) -> bool:
+    """Whether floats would not do for these numbers: 1.234 may be 1234."""
+    return decimal != "." and all(
+        may_be_thousands(written_as_numbers(some), ".", decimal) for some in (words[:HEAD], words)
+    )
+
+
+def stripped(words: np.ndarray) -> np.ndarray:
+    return np.array([word.strip() for word in words], object)
 
 
 def features_of(names: list[str] | None, width: int, label: str | None) -> tuple[list[str], list[int], int | None]:
@@ -111,7 +196,7 @@ def typed(words: np.ndarray) -> np.ndarray:
         return words.astype(np.float64)
     except ValueError:
         pass
-    pattern, plain = NUMBERS["1234.5"][0], np.array([word.strip() for word in words], object)
+    pattern, plain = NUMBERS["1234.5"][0], stripped(words)
     blank = np.array([word.casefold() in BLANK for word in plain])
     if blank.all() or not all(pattern.fullmatch(word) for word in plain[~blank]):
         return plain

@@ -1,5 +1,6 @@
 """A user's data from a path or a name."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -7,7 +8,7 @@ import numpy as np
 
 from .. import datasets
 from .columns import NoSuchLabel
-from .delimited import decode
+from .delimited import FITTING, Expected, decode
 from .formats import READERS, Table, check_regular
 from .frames import frame_of
 from .images import image_places, is_image, read_images
@@ -25,6 +26,7 @@ def read(
     image_bits: Literal[8, 16] | None = None,
     label: str | None = None,
     label_is_there: bool = True,
+    expected: Expected = FITTING,
 ) -> Table:
     """A user's data.
 
@@ -42,6 +44,8 @@ def read(
                     `image_bits` as an earlier fit saw them; names of sub-folders are y
     a folder        of .txt files: a table with their text; names of sub-folders are y
     else            the name of a data set, as in `diffclust.datasets.load`
+
+    `expected` is what a fitted model knows of a table's columns.
     """
     path = Path(path).expanduser()
     if path.is_dir():
@@ -62,11 +66,11 @@ def read(
     if label is not None and label_is_there and ending in (".npy", ".npz"):
         raise ValueError(f"{path} has no columns with names: there is no {label!r} for the labels.")
     try:
-        return READERS[ending](path, label)
+        return READERS[ending](path, replace(expected, label=label))
     except NoSuchLabel:
         if label_is_there:
             raise
-        return READERS[ending](path, None)
+        return READERS[ending](path, expected)
 
 
 def text_places(folder: Path) -> list[Path]:

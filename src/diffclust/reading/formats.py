@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from ..extras import extra
 from ..metrics import is_labelled
 from .columns import LABEL_COLUMNS, NoSuchLabel, label_column
-from .delimited import COMPRESSED, read_bytes, read_delimited
-from .frames import frame_of
+from .delimited import COMPRESSED, FITTING, Expected, columns_as_written, read_bytes, read_delimited
+from .frames import columns_of, frame_of
 from .unpacking import TooMuch, check_unpacked
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def check_regular(path: Path) -> None:
         raise ValueError(f"{path} is not a regular file: pipes and devices are not read.")
 
 
-def read_npy(path: Path, label: str | None = None) -> Table:
+def read_npy(path: Path, expected: Expected = FITTING) -> Table:
     check_regular(path)
     try:
         X = np.load(path, mmap_mode="c", allow_pickle=False)  # writable, in memory alone: torch warns of others
@@ -58,7 +58,7 @@ def read_npy(path: Path, label: str | None = None) -> Table:
     return Table(_numbers(X, path))
 
 
-def _read_npz(path: Path, label: str | None = None) -> Table:
+def _read_npz(path: Path, expected: Expected = FITTING) -> Table:
     X, y = split(load_arrays(path), path)
     if y is not None and y.dtype.kind == "U" and "" in y:
         y = np.array([label or None for label in y.tolist()], object)
@@ -140,13 +140,13 @@ def _numbers(X: Any, path: Path) -> Any:
 # --- tables
 
 
-def _read_delimited(path: Path, label: str | None) -> Table:
+def _read_delimited(path: Path, expected: Expected) -> Table:
     from .parts import TextTable, is_large
 
     if is_large(path):
-        table = TextTable(path, label)
+        table = TextTable(path, expected)
         return Table(table, None if table.labels is None else _labels(table.labels), table.label)
-    X, labels, name = read_delimited(path, label)
+    X, labels, name = read_delimited(path, expected)
     return Table(X, None if labels is None else _labels(labels), name)
 
 
@@ -215,7 +215,7 @@ def _labels(values: list[Any]) -> NDArray[Any] | None:
     return y
 
 
-def _read_parquet(path: Path, label: str | None) -> Table:
+def _read_parquet(path: Path, expected: Expected) -> Table:
     extra("pandas", "data", "Reading a .parquet file")
     extra("pyarrow", "data", "Reading a .parquet file")
     parquet = extra("pyarrow.parquet", "data", "Reading a .parquet file", package="pyarrow")
@@ -225,10 +225,10 @@ def _read_parquet(path: Path, label: str | None) -> Table:
             _check_cells(path, file.metadata.num_rows, file.metadata.num_columns)
         return _checked(parquet.read_table(path))
 
-    return _read_arrow(path, label, load)
+    return _read_arrow(path, expected, load)
 
 
-def _read_feather(path: Path, label: str | None) -> Table:
+def _read_feather(path: Path, expected: Expected) -> Table:
     extra("pandas", "data", "Reading a .feather file")
     arrow = extra("pyarrow", "data", "Reading a .feather file")
 
@@ -242,7 +242,7 @@ def _read_feather(path: Path, label: str | None) -> Table:
                 check_unpacked(path, path.stat().st_size, size)
             return _checked(arrow.Table.from_batches(batches, file.schema))
 
-    return _read_arrow(path, label, load)
+    return _read_arrow(path, expected, load)
 
 
 def _checked(table: Any) -> Any:
@@ -256,11 +256,11 @@ def _check_cells(path: Path, rows: int, columns: int) -> None:
     check_unpacked(path, path.stat().st_size, 8 * rows * columns)
 
 
-def _read_arrow(path: Path, label: str | None, load: Callable[[], Any]) -> Table:
+def _read_arrow(path: Path, expected: Expected, load: Callable[[], Any]) -> Table:
     try:
         table = load()
         table.columns = table.columns.astype(str)
-        return _labelled(table, label)
+        return _labelled(table, expected)
     except (PermissionError, TooMuch):
         raise
     except NoSuchLabel as error:
@@ -269,12 +269,24 @@ def _read_arrow(path: Path, label: str | None, load: Callable[[], Any]) -> Table
         raise ValueError(f"{path}: {str(error) or type(error).__name__}") from error
 
 
-def _labelled(table: Any, label: str | None) -> Table:
+def as_written(path: Path, names: list[str], X: Any) -> dict[str, Any]:
+    """Columns of the table X as its file has them: X may have read whole numbers as floats."""
+    ending = path.suffix.lower()
+    if any(path.name.lower().endswith(each) for each in DELIMITED):
+        return columns_as_written(path, names)
+    if ending in (".parquet", ".feather"):
+        pandas = extra("pandas", "data", f"Reading a {ending} file")
+        X = (pandas.read_parquet if ending == ".parquet" else pandas.read_feather)(path)
+        X.columns = X.columns.astype(str)
+    return columns_of(X, names)
+
+
+def _labelled(table: Any, expected: Expected) -> Table:
     """A DataFrame without its labels, and these."""
     from pandas.api.types import is_numeric_dtype
 
     names = list(table.columns)
-    place = label_column(names, label)
+    place = label_column(names, expected.label)
     X = table if place is None else table.drop(columns=names[place])
     if X.shape[1] == 0:
         raise ValueError("there are no columns besides the labels.")
@@ -290,7 +302,7 @@ def _labelled(table: Any, label: str | None) -> Table:
 # --- a JSON object a line
 
 
-def _read_lines(path: Path, label: str | None) -> Table:
+def _read_lines(path: Path, expected: Expected) -> Table:
     """A column for each name that one of the objects has; blank where another has it not."""
     entries = list(json_lines(path))
     if not entries:
@@ -301,7 +313,7 @@ def _read_lines(path: Path, label: str | None) -> Table:
         if nested is not None:
             raise ValueError(f"{path}, line {number}: {nested!r} is not a plain value: use separate columns.")
     try:
-        place = label_column(names, label)
+        place = label_column(names, expected.label)
     except ValueError as error:
         raise type(error)(f"{path}: {error}") from error
     columns = {}
@@ -339,7 +351,7 @@ def json_lines(path: Path, **kinds: type) -> Iterator[tuple[int, dict[str, Any]]
 
 
 DELIMITED = tuple(ending + packed for ending in (".csv", ".tsv") for packed in ("", *COMPRESSED))
-READERS: dict[str, Callable[[Path, str | None], Table]] = {
+READERS: dict[str, Callable[[Path, Expected], Table]] = {
     ".npy": read_npy,
     ".npz": _read_npz,
     ".csv": _read_delimited,

@@ -12,6 +12,7 @@ class Frame:
     def __init__(self, cells: Mapping[str, np.ndarray]) -> None:
         self.cells = dict(cells)
         self.columns = list(self.cells)
+        self.attrs: dict[str, Any] = {}
         self.shape = (len(next(iter(self.cells.values()))) if self.cells else 0, len(self.cells))
 
     def __len__(self) -> int:
@@ -31,6 +32,17 @@ def frame_of(cells: Mapping[str, np.ndarray]) -> Any:
     except ImportError:
         return Frame(cells)
     return pandas.DataFrame(dict(cells))
+
+
+def with_decimal_sign(X: Any, sign: str | None) -> Any:
+    """The same frame, which remembers the decimal sign of its file; `attrs` is where pandas has such things."""
+    if sign is not None:
+        X.attrs["diffclust decimal"] = sign
+    return X
+
+
+def decimal_sign_of(X: Any) -> str | None:
+    return getattr(X, "attrs", {}).get("diffclust decimal")
 
 
 def is_frame(X: Any) -> bool:

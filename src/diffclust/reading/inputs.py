@@ -25,6 +25,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset
 from ..engine.data import CHUNK, Data
 from ..engine.rows import ArrayRows, DatasetRows, Rows, SparseRows, TensorRows, sample
 from . import formats
+from .delimited import FITTING, Expected
 from .frames import is_frame
 from .origin import origin_of
 from .parts import TextTable
@@ -89,7 +90,7 @@ def read_rows(estimator: Any, X: Any, *, fitting: bool) -> Given:
     if isinstance(X, DataLoader):
         X = X.dataset
     if isinstance(X, (str, os.PathLike)):
-        X = _opened(Path(X), None if fitting else getattr(estimator, "columns_", None))
+        X = _opened(Path(X), None if fitting else estimator)
     if not fitting:
         _check_single(estimator.shape_.row, X)
     if type(X) is np.ndarray and not fitting and vars(estimator).get("columns_") is None:
@@ -196,14 +197,15 @@ def _given_by(reading: Columns, rows: Rows) -> Given:
     return Given(rows, Shape("rows", rows.row_shape), _numpy, attributes, scale)
 
 
-def _opened(path: Path, reading: Columns | None) -> Any:
-    """A file that is read as it is needed."""
+def _opened(path: Path, fitted: Any) -> Any:
+    """A file that is read as it is needed, as a fitted estimator reads it, if there is one."""
+    reading = getattr(fitted, "columns_", None)
     if path.suffix == ".npy":
         return formats.read_npy(path).X
     if path.suffix == ".parquet":
         return formats.open_parquet(path, reading)
     if any(path.name.lower().endswith(ending) for ending in formats.DELIMITED):
-        return TextTable(path)
+        return TextTable(path, FITTING if fitted is None else Expected.by(reading))
     raise ValueError(
         f"{path}: estimators read .npy, .parquet, .csv and .tsv files themselves; for others see "
         "diffclust.reading.files.read."

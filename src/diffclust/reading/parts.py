@@ -24,8 +24,8 @@ import scipy.sparse as sp
 
 from ..extras import extra
 from .columns import NoSuchLabel
-from .delimited import features_of, separator_of, stacked, table_lines, typed
-from .frames import Frame, frame_of
+from .delimited import FITTING, Expected, features_of, separator_of, stacked, stripped, table_lines, typed, typed_frame
+from .frames import Frame
 
 if TYPE_CHECKING:
     from ..engine.rows import Rows
@@ -50,10 +50,10 @@ class TextTable:
 
     Args:
         path: of a .csv or .tsv, perhaps .gz or .zst.
-        label: name of the column of labels; else it is told by its name.
+        expected: what is known of its columns, such as the name of that of the labels.
     """
 
-    def __init__(self, path: Path, label: str | None = None) -> None:
+    def __init__(self, path: Path, expected: Expected = FITTING) -> None:
         self.path = path
         if not path.is_file():
             raise FileNotFoundError(f"No such file: {path}")
@@ -62,15 +62,15 @@ class TextTable:
             self.separator = "\t" if ".tsv" in path.suffixes else self._tell_separator()
             with self._text() as text:
                 start, self.width, lines = table_lines(text, self.separator)
-                self.names, self.features, self.place = features_of(start, self.width, label)
-                self._look(lines)
+                self.names, self.features, self.place = features_of(start, self.width, expected.label)
+                self._look(lines, expected if start is not None else Expected.by(None))
 
     @property
     def label(self) -> str | None:
         """The column of labels."""
         return None if self.place is None else self.names[self.place]
 
-    def _look(self, lines: Iterator[list[str]]) -> None:
+    def _look(self, lines: Iterator[list[str]], expected: Expected) -> None:
         """Count rows, keep the labels, and every `step`-th row, twice as many steps apart when they become too many."""
         most, step, kept, n = max(2, SAMPLE // self.width), 1, list[list[str]](), 0
         self.classes: dict[str, int] = {}
@@ -84,7 +84,7 @@ class TextTable:
                 self.codes.append(self.classes.setdefault(line[self.place], len(self.classes)))
         cells = stacked(kept, self.width)
         self.shape = (n, len(self.features))
-        self.sample = frame_of({self.names[i]: typed(cells[:, i]) for i in self.features})
+        self.sample = typed_frame({name: cells[:, i] for name, i in self._places()}, self.separator, expected)
 
     @cached_property
     def labels(self) -> list[str] | None:
@@ -203,4 +203,4 @@ def _mapped(file: IO[bytes], kind: type) -> np.ndarray:
 
 def _as_before(words: np.ndarray, numeric: bool) -> np.ndarray:
     """Numbers where the sample had them, and these are some, too."""
-    return typed(words) if numeric else np.array([word.strip() for word in words], object)
+    return typed(words) if numeric else stripped(words)

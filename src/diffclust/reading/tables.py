@@ -20,7 +20,7 @@ import scipy.sparse as sp
 from .cells import as_words, cells_of
 from .columns import KINDS, Column, Kind, is_identifier, label_column
 from .filling import Fill
-from .frames import columns_of, frame_of, is_frame, names_of_columns
+from .frames import columns_of, decimal_sign_of, frame_of, is_frame, names_of_columns
 
 
 @dataclass(frozen=True)
@@ -53,15 +53,16 @@ class Columns:
         columns = tuple(
             Column.of_labels(name)
             if label is not None and name == unsaid[label]
-            else Column.look(name, cells[name], wishes.get(name))
+            else Column.look(name, cells[name], wishes.get(name), decimal_sign_of(X))
             for name in names
         )
         used = _used(columns)
         if not used:
             told = "; ".join(f"{column.name}: {column.told}" for column in columns[:5])
             raise ValueError(f"No column of the table is left to cluster by ({told}).")
-        plain = [column.encode(cells[column.name]) for column in used if column.kind != "text"]
         bare = cls(columns, None, None)
+        encoded = bare._encoded(cells)
+        plain = [encoded[column.name] for column in used if column.kind != "text"]
         if plain:
             rows = np.concatenate(plain, axis=1)
             bare._check_finite(rows)
@@ -69,7 +70,7 @@ class Columns:
         kinds = {column.kind for column in used}
         if kinds == {"number"} or (kinds == {"text"} and len(used) == 1):
             return bare
-        return cls(columns, bare._even_scale(bare._rows(cells)), bare.fill)
+        return cls(columns, bare._even_scale(bare._rows(encoded)), bare.fill)
 
     def _even_scale(self, rows: Any) -> np.ndarray:
         """Numbers by their standard deviation, all parts of a date together as one number, and all words of a text;
@@ -101,6 +102,11 @@ class Columns:
     def names(self) -> list[str]:
         """Of the table's columns."""
         return [column.name for column in self.columns]
+
+    @property
+    def kept_as_words(self) -> list[str]:
+        """Of the columns, those that new rows have as words, though they may look like numbers."""
+        return [column.name for column in self.used if column.keeps_words]
 
     @cached_property
     def features(self) -> list[str]:
@@ -184,8 +190,8 @@ class Columns:
     def transform(self, X: Any) -> np.ndarray | sp.csr_matrix:
         """Convert a table with the columns of the fit to rows: float64 (n, features), or sparse if there are texts.
 
-        An unknown category is treated as missing, with a warning. A missing column, or a cell of the wrong type, raises
-        an error.
+        An unknown category, and what is no number or no date, is treated as missing, with a warning. A missing column
+        raises an error.
         """
         if not is_frame(X):
             X = _named(X, self.names)
@@ -196,15 +202,25 @@ class Columns:
         cells = _cells(X, [column.name for column in self.used])
         if not len(next(iter(cells.values()))):
             raise ValueError("Found a table with 0 rows while a minimum of 1 is required.")
+        encoded = self._encoded(cells)
         for column in self.used:
-            if new := column.unknown(cells[column.name]):
-                text = f"Column {column.name!r} has categories that fit did not see, treated as missing: {_some(new)}."
+            if new := column.unread_in(cells[column.name], encoded[column.name]):
+                what = (
+                    "categories that fit did not see"
+                    if column.kind == "category"
+                    else f"cells that are no {column.kind}"
+                )
+                text = f"Column {column.name!r} has {what}, treated as missing: {_some(new)}."
                 warnings.warn(text, UserWarning, stacklevel=2)
-        return self._rows(cells)
+        return self._rows(encoded)
 
-    def _rows(self, cells: Mapping[str, np.ndarray]) -> np.ndarray | sp.csr_matrix:
-        plain = [column.encode(cells[column.name]) for column in self.used if column.kind != "text"]
-        texts = [column.encode(cells[column.name]) for column in self.used if column.kind == "text"]
+    def _encoded(self, cells: Mapping[str, np.ndarray]) -> dict[str, Any]:
+        """The rows of each column by itself."""
+        return {column.name: column.encode(cells[column.name]) for column in self.used}
+
+    def _rows(self, encoded: Mapping[str, Any]) -> np.ndarray | sp.csr_matrix:
+        plain = [encoded[column.name] for column in self.used if column.kind != "text"]
+        texts = [encoded[column.name] for column in self.used if column.kind == "text"]
         filled = None
         if plain and self.fill is not None:
             rows = np.concatenate(plain, axis=1)
