@@ -574,6 +574,20 @@ def test_compare_with_labels(works, tmp_path, blobs):
     assert (runs[runs["method"] == "kmeans"]["ACC"] == 1).all()
 
 
+def test_compare_gives_every_method_the_same_units(works, tmp_path):
+    rng, y = np.random.default_rng(0), np.arange(120) % 3
+    near = {name: 25 + 15 * code + rng.normal(0, 1, 120) for name, code in (("age", y), ("years", (y + 1) % 3))}
+    pd.DataFrame({**near, "income": rng.normal(5e4, 1.5e4, 120), "label": y}).to_csv(tmp_path / "x.csv", index=False)
+    out = works("compare", "x.csv", "-k", 3, "--methods", "kmeans", "--seeds", 1, *HERE, "--out", "runs.csv")
+    assert "Columns have different units" in out
+    runs = pd.read_csv("runs.csv").set_index("method")  # in raw units the income alone counts, and says nothing
+    assert runs["ACC"]["kmeans"] > 0.9
+    assert runs["silhouette"]["kmeans"] > 0.4
+    rows_csv(tmp_path, *(np.concatenate([part, part]) for part in (rng.normal(0, 1, (20, 6)), y[:20])))
+    out = works("compare", "x.csv", "-k", 2, "--methods", "kmeans", "--seeds", 1, *HERE)
+    assert "units" not in out
+
+
 @pytest.mark.usefixtures("short")
 @pytest.mark.parametrize("kind", ["texts", "images"])  # texts are sparse rows
 def test_compare_every_method_without_labels(works, tmp_path, kind, digits):

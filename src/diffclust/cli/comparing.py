@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
     from .workers import Ran, Task
 
+UNITS = """Columns have different units: the classical methods and the silhouette see each in its own unit,
+as TELL does, so that none outweighs the others."""
 COSTS = (("seconds", 1), ("gigabytes", 2))  # and how many digits of them
 
 
@@ -80,7 +82,7 @@ def compare(
     names = names_of(methods)
     X, y, _ = read(data, label=label)
     wishes = wishes_of(column, skip)
-    rows = flat(X, wishes)
+    rows, scaled = rows_for_all(X, wishes)
     check_rows(rows, k)
     if methods.strip() == "all":
         names = fitting(names, rows, k)
@@ -91,6 +93,8 @@ def compare(
     say_failures(runs)
     stability = {name: agreement([finished[Task(name, seed)].labels for seed in range(seeds)]) for name in names}
     print_runs(runs, stability)
+    if scaled:
+        print(UNITS)
     print_unlabelled(y)
     if out is not None:
         write_runs(out, runs)
@@ -214,18 +218,24 @@ def demo(
         print(f"{page.resolve()}: the report; open it in a browser.")
 
 
-def flat(X: Any, wishes: dict[str, str] | None = None) -> Any:
-    """Rows for the classical methods: images flattened and scaled as ours are, sparse rows made dense, tables read as
-    for ours, in their units."""
-    import numpy as np
-
+def rows_for_all(X: Any, wishes: dict[str, str] | None = None) -> tuple[Any, bool]:
+    """Rows for the classical methods and for the silhouette: images and sparse rows as they are, those of a table or an
+    array in the units that our own methods give its columns; and whether these differ from its own."""
+    from ..estimator.networks import in_column_units
     from ..reading.tables import Columns, wants_reading
 
-    if wants_reading(X, wishes):  # type: ignore[arg-type]
-        reading = Columns.fit(X, wishes)  # type: ignore[arg-type]
-        rows: Any = reading.transform(X)
-        rows = np.asarray(rows.toarray() if hasattr(rows, "toarray") else rows)
-        return rows if reading.scale is None else rows / reading.scale
+    reading = Columns.fit(X, wishes) if wants_reading(X, wishes) else None  # type: ignore[arg-type]
+    rows = flat(X if reading is None else reading.transform(X))
+    if reading is None and getattr(X, "ndim", 2) > 2:
+        return rows, False
+    scaled = in_column_units(rows, None if reading is None else reading.scale)
+    return (rows, False) if scaled is None else (scaled, True)
+
+
+def flat(X: Any) -> Any:
+    """Samples as rows: images flattened and scaled as ours are, sparse rows made dense."""
+    import numpy as np
+
     if hasattr(X, "toarray"):
         return X.toarray()
     X = np.asarray(X)
