@@ -4,6 +4,7 @@ import copy
 import itertools
 import json
 import re
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -94,6 +95,14 @@ def test_the_same_rows_again_do_not_drift(three, blobs):
     assert all(pair.distance == pytest.approx(1.0) and pair.said == [] for pair in found.pairs)
     assert found.far <= sum(np.ceil(0.01 * pair.sizes[0]) for pair in found.pairs) / 300
     assert "No cluster changed its share by more than chance" in found.sentence
+
+
+@pytest.mark.parametrize(("far", "says"), [(0.01, "no drift"), (0.097, "no drift"), (0.2, "have moved away")])
+def test_what_training_explains_is_no_drift(three, blobs, far, says):
+    found = replace(compare_models(three, three, blobs, blobs), far=far)
+    assert says in found.sentence
+    assert found.moved_away == found.to_dict()["moved_away"] == (far > 0.1)
+    assert compare_models(three, copy.deepcopy(three), blobs).moved_away is None
 
 
 @pytest.mark.parametrize(("sizes", "beyond"), [((50, 50), False), ((50, 60), False), ((50, 90), True)])
