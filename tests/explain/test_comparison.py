@@ -97,6 +97,16 @@ def test_the_same_rows_again_do_not_drift(three, blobs):
     assert "No cluster changed its share by more than chance" in found.sentence
 
 
+def test_the_largest_move_is_told_with_its_match_and_names(three, four, blobs):
+    found = compare_models(three, four, blobs)
+    move = found.moves[0]
+    match = next(pair.after for pair in found.pairs if pair.before == move.before)
+    told = f"from cluster {move.before} of A (which is matched with {match}) to cluster {move.after} of B."
+    assert told in found.sentence
+    named = replace(found, called=({move.before: "students"}, {}))
+    assert f"cluster {move.before} “students” of A" in named.sentence
+
+
 @pytest.mark.parametrize(("far", "says"), [(0.01, "no drift"), (0.097, "no drift"), (0.2, "have moved away")])
 def test_what_training_explains_is_no_drift(three, blobs, far, says):
     found = replace(compare_models(three, three, blobs, blobs), far=far)

@@ -114,12 +114,21 @@ class Comparison:
         if self.moves:
             most = self.moves[0]
             said.append(
-                f"The largest move: {most.size:,} rows from cluster {most.before} of {one} to cluster {most.after} of "
-                f"{two}."
+                f"The largest move: {most.size:,} rows from {self._cluster(0, most.before)} of {one} "
+                f"({self._match_of(most.before)}) to {self._cluster(1, most.after)} of {two}."
             )
         if self.far is not None:
             said += self._drift()
         return " ".join(said)
+
+    def _cluster(self, side: int, j: int) -> str:
+        """ "cluster 3", or "cluster 3 “students”" where it was given a name."""
+        name = self.called[side].get(j)
+        return f"cluster {j}" if name is None else f"cluster {j} “{name}”"
+
+    def _match_of(self, before: int) -> str:
+        after = next((pair.after for pair in self.pairs if pair.before == before), None)
+        return "which has no match" if after is None else f"which is matched with {after}"
 
     @property
     def moved_away(self) -> bool | None:
@@ -133,10 +142,11 @@ class Comparison:
         if most is None:
             said.append("No cluster changed its share by more than chance.")
         else:
-            which = most.before if most.before is not None else most.after
+            side, which = (0, most.before) if most.before is not None else (1, most.after)
+            shares = f"from {100 * most.shares[0]:.1f} % to {100 * most.shares[1]:.1f} % of the rows"
             said.append(
-                f"Cluster {which} changed most, from {100 * most.shares[0]:.1f} % to {100 * most.shares[1]:.1f} % of "
-                f"the rows; {len(drifting)} of {len(self.pairs)} clusters changed by more than chance."
+                f"The share of {self._cluster(side, int(which or 0))} changed most, {shares}; {len(drifting)} of "
+                f"{len(self.pairs)} clusters changed by more than chance."
             )
         verdict = "they have moved away" if self.moved_away else "no drift"
         said.append(
