@@ -115,10 +115,21 @@ def test_methods_fit_a_narrow_terminal(works):
         (["fit", "x.npy", "-k", "three", "--out", "a"], "-k three: expected a number or auto."),
         (["fit", "x.npy", "-k", "3", "--out", "a", "--epoch", "3"], "No such option"),
         (["fit", "x.npy", "-k", "3", "--out", "a"], "No file, folder or data set 'x.npy'"),
-        (["fit", "digits", "-k", "3", "--out", "a", "--method", "tall"], "Unknown method 'tall': choose from tell"),
+        (
+            ["fit", "digits", "-k", "3", "--out", "a", "--method", "tall"],
+            "Unknown method 'tall' (did you mean tell?): choose from tell",
+        ),
         (["fit", "digits", "-k", "3", "--out", "a", "--epochs", "-1"], "epochs=-1 should be >= 0"),
-        (["fit", "digits", "-k", "3", "--out", "a", "--restarts", "0"], "n_init=0 should be >= 1"),
+        (["fit", "digits", "-k", "3", "--out", "a", "--restarts", "0"], "'--restarts'"),
+        (["fit", "digits", "-k", "0", "--out", "a"], "-k 0: expected at least one cluster, or auto"),
+        (["compare", "digits", "-k", "0"], "'-k'"),
         (["fit", "digits", "-k", "3", "--out", "a", "--method", "ssc"], "ssc cannot label new rows"),
+        (["fit", "digits", "-k", "3", "--method", "kmeans"], "--method kmeansnet --set network=identity"),
+        (["compare", "digits", "-k", "3", "--methods", "kmean"], "did you mean kmeans?"),
+        (["compare", "digits", "-k", "3", "--plot", "t.png"], "--plot t.png should end in .html"),
+        (["compare", "digits", "-k", "3", "--out", "t.txt"], "--out t.txt should end in .csv"),
+        (["compare", "nothing.csv", "-k", "3"], "No file, folder or data set 'nothing.csv'"),
+        (["explain", "nowhere"], "No such folder: nowhere"),
         (["fit", "digits", "-k", "3", "--out", "a", "--device", "toaster"], "device='toaster'"),
         (["compare", "digits", "-k", "3", "--methods", "tell,tall"], "Unknown method 'tall'"),
         (["compare", "digits", "-k", "3", "--methods", ","], "Unknown method ''"),
@@ -440,8 +451,6 @@ def spoiled(value):
         (ROWS[:, :0], 2, "x.npy is empty: its shape is (10, 0)"),
         (ROWS[:1], 1, "1 sample(s)"),
         (ROWS, 11, "n_samples=10 should be >= n_clusters=11"),
-        (ROWS, 0, "n_clusters=0 should be >= 1"),
-        (ROWS, -3, "n_clusters=-3 should be >= 1"),
         (ROWS.astype(str), 2, "x.npy: expected numbers, but the dtype is <U"),
         (ROWS.astype(complex), 2, "x.npy: expected numbers, but the dtype is complex128"),
         (ROWS[0], 2, "x.npy: expected rows (n, d) or images, but the shape is (4,)"),
@@ -601,6 +610,14 @@ def test_compare_every_method_without_labels(works, tmp_path, kind, digits):
     out = works("compare", data, "-k", 2, "--methods", "all", "--seeds", 1, *HERE)
     assert "silhouette" in out
     assert all(name in out for name in names)
+
+
+def test_compare_asks_for_plotly_before_any_run(run, monkeypatch):
+    monkeypatch.setitem(sys.modules, "plotly", None)
+    monkeypatch.setitem(sys.modules, "plotly.graph_objects", None)
+    monkeypatch.setattr(diffclust.reading.files, "read", None)
+    code, _, err = run("compare", "digits", "-k", 3, "--plot", "t.html")
+    assert (code, err) == (1, 'diffclust: --plot needs plotly: pip install "diffclust[report]"\n')
 
 
 def test_compare_refuses_bad_data_before_training(refused, tmp_path):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..extras import extra
 from ..methods import METHODS, TRANSDUCTIVE
 from .errors import Wrong, say
 from .folders import Source, beside
@@ -20,8 +21,11 @@ from .options import (
     Label,
     Seed,
     Skip,
+    check_ending,
     check_out,
+    check_there,
     estimator_of,
+    guess,
     wishes_of,
 )
 from .tables import print_table, print_unlabelled
@@ -73,15 +77,19 @@ def compare(
     config: Config = None,
 ) -> None:
     """Run several methods with several seeds and print mean and standard deviation of the scores."""
+    names = names_of(methods)
+    for path, option, ending in ((out, "--out", ".csv"), (plot, "--plot", ".html")):
+        if path is not None:
+            check_out(path, folder=False, option=option, reads=data)
+            check_ending(path, ending, option=option)
+    if plot is not None:
+        extra("plotly.graph_objects", "report", "--plot", package="plotly")
+    check_there(data)
+    wishes = wishes_of(column, skip)
     from ..reading.files import read
     from .workers import Contest, Task, run_all
 
-    for path, option in ((out, "--out"), (plot, "--plot")):
-        if path is not None:
-            check_out(path, folder=False, option=option, reads=data)
-    names = names_of(methods)
     X, y, _ = read(data, label=label)
-    wishes = wishes_of(column, skip)
     rows, scaled = rows_for_all(X, wishes)
     check_rows(rows, k)
     if methods.strip() == "all":
@@ -114,7 +122,8 @@ def names_of(methods: str) -> list[str]:
         return known
     unknown = [name for name in names if name not in known]
     if unknown or not names:
-        raise Wrong(f"Unknown method {', '.join(unknown)!r}: choose from {', '.join(known)}, or all.")
+        close = guess(unknown[0], known) if unknown else ""
+        raise Wrong(f"Unknown method {', '.join(unknown)!r}{close}: choose from {', '.join(known)}, or all.")
     return sorted(names, key=known.index)
 
 

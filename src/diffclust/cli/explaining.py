@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..saving.folder import SETTINGS, check_folder
 from .errors import Wrong
 from .folders import Read, Source, captions_of, read_for, record_of, source_of, words_of
-from .options import Config, Device, Embeddings, Model, check_out
+from .options import Config, Device, Embeddings, Model, check_out, check_there
 from .tables import print_table, print_unlabelled
 
 if TYPE_CHECKING:
@@ -39,6 +40,9 @@ def explain(
         raise Wrong("Give either --row or --cluster, not both.")
     if pair is not None and row is None:
         raise Wrong("--with needs --row.")
+    check_folder(model)
+    if data is not None:
+        check_there(data)
     from ..saving.load import opened
 
     saved = opened(model)
@@ -96,6 +100,10 @@ def report(
     config: Config = None,
 ) -> None:
     """Write one offline HTML page about a fitted model, or about two models and what changed."""
+    check_folder(model)
+    for place in (data, rows, new):
+        if place is not None:
+            check_there(place)
     from ..saving.load import opened
 
     other = Path(data) if data is not None and _is_model(data) else None
@@ -142,8 +150,6 @@ def _beside(source: Source, shown: Any) -> dict[str, Any]:
 
 
 def _is_model(place: str) -> bool:
-    from ..saving.folder import SETTINGS
-
     return (Path(place) / SETTINGS).is_file()
 
 
