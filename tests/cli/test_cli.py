@@ -612,6 +612,21 @@ def test_compare_every_method_without_labels(works, tmp_path, kind, digits):
     assert all(name in out for name in names)
 
 
+def test_compare_takes_a_sample_of_a_large_file(run, tmp_path, blobs, monkeypatch):
+    from diffclust.reading import parts
+
+    X, y = blobs
+    rows_csv(tmp_path, X, y)
+    monkeypatch.setattr(parts, "LARGE", 1000)
+    monkeypatch.setattr(parts, "SAMPLE", 7 * 40)  # cells
+    code, _, err = run("compare", "x.csv", "-k", 3, "--methods", "kmeans", "--seeds", 1, *HERE, "--out", "runs.csv")
+    assert (code, err) == (
+        0,
+        f"diffclust: x.csv is too large to be read whole: the methods are compared on every 4th row, 38 of {len(X)}.\n",
+    )
+    assert pd.read_csv("runs.csv")["ACC"].tolist() == [1]  # rows and labels belong together
+
+
 def test_compare_asks_for_plotly_before_any_run(run, monkeypatch):
     monkeypatch.setitem(sys.modules, "plotly", None)
     monkeypatch.setitem(sys.modules, "plotly.graph_objects", None)

@@ -89,7 +89,7 @@ def compare(
     from ..reading.files import read
     from .workers import Contest, Task, run_all
 
-    X, y, _ = read(data, label=label)
+    X, y = sampled(*read(data, label=label)[:2])
     rows, scaled = rows_for_all(X, wishes)
     check_rows(rows, k)
     if methods.strip() == "all":
@@ -110,6 +110,20 @@ def compare(
         from ..plot import comparison
 
         comparison(runs).write_html(plot, include_plotlyjs=True)
+
+
+def sampled(X: Any, y: Any) -> tuple[Any, Any]:
+    """The rows; of a file too large to be read whole those that were kept of it, which is said."""
+    from ..reading.parts import TextTable
+
+    if not isinstance(X, TextTable):
+        return X, y
+    n, kept = X.shape[0], len(X.sample)
+    step = 1
+    while len(range(0, n, step)) > kept:
+        step *= 2
+    say(f"{X.path} is too large to be read whole: the methods are compared on every {step}th row, {kept:,} of {n:,}.")
+    return X.sample, None if y is None else y[::step]
 
 
 def names_of(methods: str) -> list[str]:
