@@ -5,6 +5,7 @@ import itertools
 import json
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -13,6 +14,7 @@ from sklearn.datasets import make_blobs
 
 from diffclust import SSC, TELL, compare_models
 from diffclust.report import comparison
+from diffclust.report.names import Names
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 QUICK = {"network": "identity", "epochs": 2, "device": "cpu"}
@@ -183,7 +185,13 @@ def test_the_command(works, refused, tmp_path):
         pd.DataFrame(rows).to_csv(f"{name}.csv", index=False)
         short = ("--epochs", "2", "--set", "pretrain_epochs=2", "--quiet", "--device", "cpu")
         works("fit", f"{name}.csv", "-k", 2, *short, "--out", f"runs/{name}")
-    said = works("report", "runs/january", "--new", "february.csv", "--out", "drift.html")
+    drift = ("report", "runs/january", "--new", "february.csv")
+    for option, value in (("--sample", 50), ("--layout", "PCA"), ("--embeddings", "february.csv")):
+        refused(*drift, option, value, says=f"{option} is for the report of one model")
+    Names({0: "early birds"}).save("names.csv")
+    works(*drift, "--names", "names.csv", "--out", "named.html")
+    assert "early birds" in Path("named.html").read_text("utf-8")
+    said = works(*drift, "--out", "drift.html")
     assert "60 later rows and 60 earlier ones" in " ".join(said.split())
     assert "income" in (tmp_path / "drift.html").read_text()
     said = works("report", "runs/january", "runs/february", "february.csv")

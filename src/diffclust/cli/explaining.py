@@ -89,8 +89,12 @@ def report(
     out: Annotated[
         Path | None, typer.Option(help="Output file (default: report.html or comparison.html in the model's folder).")
     ] = None,
-    sample: Annotated[int, typer.Option(help="Number of rows in the report of one model.", min=10)] = 2000,
-    layout: Annotated[str, typer.Option(help="Layout of the map in the report of one model: t-SNE or PCA.")] = "t-SNE",
+    sample: Annotated[
+        int | None, typer.Option(help="Number of rows in the report of one model (default: 2000).", min=10)
+    ] = None,
+    layout: Annotated[
+        str | None, typer.Option(help="Layout of the map in the report of one model: t-SNE (the default) or PCA.")
+    ] = None,
     title: Annotated[str | None, typer.Option(help="Of the page.")] = None,
     names: Annotated[
         Path | None, typer.Option(help="Names of clusters and rows, as a report saves them (.json, .csv).")
@@ -104,15 +108,22 @@ def report(
     for place in (data, rows, new):
         if place is not None:
             check_there(place)
-    from ..saving.load import opened
-
     other = Path(data) if data is not None and _is_model(data) else None
     if rows is not None and other is None:
         raise Wrong(f"{data} is not the folder of a model: to compare two, diffclust report A B [DATA].")
+    if other is not None or new is not None:
+        for option, given in (("--sample", sample), ("--layout", layout), ("--embeddings", embeddings)):
+            if given is not None:
+                raise Wrong(f"{option} is for the report of one model: a comparison has no such thing.")
+    from ..report.names import load_names
+    from ..saving.load import opened
+
     saved = opened(model)
     estimator = saved.estimator(device=device)
     source = source_of(saved, "report", rows if other is not None else data, embeddings)
     if other is not None or new is not None:
+        if names is not None:
+            estimator.names_ = load_names(names).clusters
         path = _compared(saved, estimator, source, other, new, out=out, title=title, device=device)
         print(f"{path}: open it in any browser; it works offline.")
         return
@@ -127,8 +138,8 @@ def report(
         captions=captions_of(estimator, source, shown),
         feature_names=_terms(saved, estimator),
         title=title or f"{type(estimator).__name__} on {Path(source.data).name}",
-        sample=sample,
-        layout=layout,
+        sample=sample or 2000,
+        layout=layout or "t-SNE",
         names=names,
         **_beside(source, shown),
     )
