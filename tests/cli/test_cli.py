@@ -115,10 +115,21 @@ def test_methods_fit_a_narrow_terminal(works):
         (["fit", "x.npy", "-k", "three", "--out", "a"], "-k three: expected a number or auto."),
         (["fit", "x.npy", "-k", "3", "--out", "a", "--epoch", "3"], "No such option"),
         (["fit", "x.npy", "-k", "3", "--out", "a"], "No file, folder or data set 'x.npy'"),
-        (["fit", "digits", "-k", "3", "--out", "a", "--method", "tall"], "Unknown method 'tall': choose from tell"),
+        (
+            ["fit", "digits", "-k", "3", "--out", "a", "--method", "tall"],
+            "Unknown method 'tall' (did you mean tell?): choose from tell",
+        ),
         (["fit", "digits", "-k", "3", "--out", "a", "--epochs", "-1"], "epochs=-1 should be >= 0"),
-        (["fit", "digits", "-k", "3", "--out", "a", "--restarts", "0"], "n_init=0 should be >= 1"),
+        (["fit", "digits", "-k", "3", "--out", "a", "--restarts", "0"], "'--restarts'"),
+        (["fit", "digits", "-k", "0", "--out", "a"], "-k 0: expected at least one cluster, or auto"),
+        (["compare", "digits", "-k", "0"], "'-k'"),
         (["fit", "digits", "-k", "3", "--out", "a", "--method", "ssc"], "ssc cannot label new rows"),
+        (["fit", "digits", "-k", "3", "--method", "kmeans"], "--method kmeansnet --set network=identity"),
+        (["compare", "digits", "-k", "3", "--methods", "kmean"], "did you mean kmeans?"),
+        (["compare", "digits", "-k", "3", "--plot", "t.png"], "--plot t.png should end in .html"),
+        (["compare", "digits", "-k", "3", "--out", "t.txt"], "--out t.txt should end in .csv"),
+        (["compare", "nothing.csv", "-k", "3"], "No file, folder or data set 'nothing.csv'"),
+        (["explain", "nowhere"], "No such folder: nowhere"),
         (["fit", "digits", "-k", "3", "--out", "a", "--device", "toaster"], "device='toaster'"),
         (["compare", "digits", "-k", "3", "--methods", "tell,tall"], "Unknown method 'tall'"),
         (["compare", "digits", "-k", "3", "--methods", ","], "Unknown method ''"),
@@ -440,8 +451,6 @@ def spoiled(value):
         (ROWS[:, :0], 2, "x.npy is empty: its shape is (10, 0)"),
         (ROWS[:1], 1, "1 sample(s)"),
         (ROWS, 11, "n_samples=10 should be >= n_clusters=11"),
-        (ROWS, 0, "n_clusters=0 should be >= 1"),
-        (ROWS, -3, "n_clusters=-3 should be >= 1"),
         (ROWS.astype(str), 2, "x.npy: expected numbers, but the dtype is <U"),
         (ROWS.astype(complex), 2, "x.npy: expected numbers, but the dtype is complex128"),
         (ROWS[0], 2, "x.npy: expected rows (n, d) or images, but the shape is (4,)"),
@@ -574,6 +583,20 @@ def test_compare_with_labels(works, tmp_path, blobs):
     assert (runs[runs["method"] == "kmeans"]["ACC"] == 1).all()
 
 
+def test_compare_gives_every_method_the_same_units(works, tmp_path):
+    rng, y = np.random.default_rng(0), np.arange(120) % 3
+    near = {name: 25 + 15 * code + rng.normal(0, 1, 120) for name, code in (("age", y), ("years", (y + 1) % 3))}
+    pd.DataFrame({**near, "income": rng.normal(5e4, 1.5e4, 120), "label": y}).to_csv(tmp_path / "x.csv", index=False)
+    out = works("compare", "x.csv", "-k", 3, "--methods", "kmeans", "--seeds", 1, *HERE, "--out", "runs.csv")
+    assert "Columns have different units" in out
+    runs = pd.read_csv("runs.csv").set_index("method")  # in raw units the income alone counts, and says nothing
+    assert runs["ACC"]["kmeans"] > 0.9
+    assert runs["silhouette"]["kmeans"] > 0.4
+    rows_csv(tmp_path, *(np.concatenate([part, part]) for part in (rng.normal(0, 1, (20, 6)), y[:20])))
+    out = works("compare", "x.csv", "-k", 2, "--methods", "kmeans", "--seeds", 1, *HERE)
+    assert "units" not in out
+
+
 @pytest.mark.usefixtures("short")
 @pytest.mark.parametrize("kind", ["texts", "images"])  # texts are sparse rows
 def test_compare_every_method_without_labels(works, tmp_path, kind, digits):
@@ -587,6 +610,29 @@ def test_compare_every_method_without_labels(works, tmp_path, kind, digits):
     out = works("compare", data, "-k", 2, "--methods", "all", "--seeds", 1, *HERE)
     assert "silhouette" in out
     assert all(name in out for name in names)
+
+
+def test_compare_takes_a_sample_of_a_large_file(run, tmp_path, blobs, monkeypatch):
+    from diffclust.reading import parts
+
+    X, y = blobs
+    rows_csv(tmp_path, X, y)
+    monkeypatch.setattr(parts, "LARGE", 1000)
+    monkeypatch.setattr(parts, "SAMPLE", 7 * 40)  # cells
+    code, _, err = run("compare", "x.csv", "-k", 3, "--methods", "kmeans", "--seeds", 1, *HERE, "--out", "runs.csv")
+    assert (code, err) == (
+        0,
+        f"diffclust: x.csv is too large to be read whole: the methods are compared on every 4th row, 38 of {len(X)}.\n",
+    )
+    assert pd.read_csv("runs.csv")["ACC"].tolist() == [1]  # rows and labels belong together
+
+
+def test_compare_asks_for_plotly_before_any_run(run, monkeypatch):
+    monkeypatch.setitem(sys.modules, "plotly", None)
+    monkeypatch.setitem(sys.modules, "plotly.graph_objects", None)
+    monkeypatch.setattr(diffclust.reading.files, "read", None)
+    code, _, err = run("compare", "digits", "-k", 3, "--plot", "t.html")
+    assert (code, err) == (1, 'diffclust: --plot needs plotly: pip install "diffclust[report]"\n')
 
 
 def test_compare_refuses_bad_data_before_training(refused, tmp_path):

@@ -9,6 +9,7 @@ import pytest
 
 from diffclust.cli.comparing import agreement, fitting, names_of
 from diffclust.cli.workers import Contest, Ran, Task, run_all
+from diffclust.methods import METHODS, TRANSDUCTIVE
 from processes import PROCESSES
 
 
@@ -49,6 +50,14 @@ def test_an_error_without_a_text_is_named(monkeypatch):
 
     monkeypatch.setattr("diffclust.cli.options.estimator_of", broken)
     assert Contest(None, None, 2).run(Task("tell", 0)).failure == "ZeroDivisionError"
+
+
+def test_no_run_is_charged_for_imports(monkeypatch):
+    imported = []
+    monkeypatch.setattr("diffclust.cli.workers.import_module", lambda name, package=None: imported.append(name))
+    list(run_all(Contest(None, None, 2), [], jobs=0, limit=1))
+    assert {f".{method.module}" for method in (*METHODS, *TRANSDUCTIVE)} < set(imported)
+    assert {"torch.optim", "torch._dynamo"} < set(imported)  # which the first optimizer brings with it
 
 
 def test_memory_is_what_a_run_takes(monkeypatch):

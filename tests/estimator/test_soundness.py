@@ -46,17 +46,15 @@ def test_labels_beside_those_of_k_means(blobs):
     X, y = blobs
     data = Data(TensorRows(torch.tensor(X)), CPU)
 
-    def run_with(labels, k=3):
-        model = SimpleNamespace(autoencoder=SimpleNamespace(normalize=lambda x: x))
-        return SimpleNamespace(labels=labels, model=model, seed=0, centers=np.zeros((k, 6)))
-
-    together, plain = beside_kmeans(run_with(y), data)
+    model = SimpleNamespace(autoencoder=SimpleNamespace(normalize=lambda x: x))
+    together, plain = beside_kmeans(model, data, y, 3, 0).together
     assert together == pytest.approx(1)
     assert plain == pytest.approx(1)
-    together, plain = beside_kmeans(run_with(np.random.default_rng(SEED).permutation(y)), data)
+    shuffled = np.random.default_rng(SEED).permutation(y)
+    together, plain = beside_kmeans(model, data, shuffled, 3, 0).together
     assert abs(together) < 0.2
     assert plain == pytest.approx(1)
-    assert beside_kmeans(run_with(y, k=16), data) == (None, None)  # fewer than ten rows a cluster
+    assert beside_kmeans(model, data, y, 16, 0) is None  # fewer than ten rows a cluster
 
 
 @pytest.mark.parametrize(

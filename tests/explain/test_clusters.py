@@ -66,12 +66,24 @@ def test_a_cluster_without_rows(table):
     assert cluster.typical is cluster.doubtful is cluster.tightness is None
     decoded = table.inverse_transform(table.cluster_centers_)
     assert np.allclose(cluster.decoded, decoded[1])
-    apart = decoded[1] - (decoded[0] + decoded[2]) / 2
+    scale = table.model_.autoencoder.scale.numpy()  # a unit of the network
+    apart = (decoded[1] - (decoded[0] + decoded[2]) / 2) / scale
     assert cluster.features[0] == (
         NAMES[np.abs(apart).argmax()],
         pytest.approx(apart[np.abs(apart).argmax()], rel=1e-5),
     )
     assert "Pass rows X" in cluster.sentence
+
+
+def test_without_rows_features_are_ranked_in_comparable_units():
+    rng, y = np.random.default_rng(0), np.arange(120) % 2
+    X = np.stack([20 * y + rng.normal(0, 1, 120), rng.normal(0, 1e4, 120)], axis=1)
+    model = TELL(2, random_state=0, device="cpu", epochs=2, pretrain_epochs=2).fit(X)
+    said = model.explain_cluster(0)
+    (_, first), (_, second) = said.features
+    scale = model.model_.autoencoder.scale.numpy()
+    assert dict(said.features) == pytest.approx({f"x{i}": said.difference[i] / scale[i] for i in range(2)}, rel=1e-4)
+    assert abs(first) >= abs(second)
 
 
 def test_clusters_of_images_have_pictures(pictures, digits):

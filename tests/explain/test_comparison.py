@@ -4,6 +4,8 @@ import copy
 import itertools
 import json
 import re
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -12,6 +14,7 @@ from sklearn.datasets import make_blobs
 
 from diffclust import SSC, TELL, compare_models
 from diffclust.report import comparison
+from diffclust.report.names import Names
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 QUICK = {"network": "identity", "epochs": 2, "device": "cpu"}
@@ -96,6 +99,24 @@ def test_the_same_rows_again_do_not_drift(three, blobs):
     assert "No cluster changed its share by more than chance" in found.sentence
 
 
+def test_the_largest_move_is_told_with_its_match_and_names(three, four, blobs):
+    found = compare_models(three, four, blobs)
+    move = found.moves[0]
+    match = next(pair.after for pair in found.pairs if pair.before == move.before)
+    told = f"from cluster {move.before} of A (which is matched with {match}) to cluster {move.after} of B."
+    assert told in found.sentence
+    named = replace(found, called=({move.before: "students"}, {}))
+    assert f"cluster {move.before} “students” of A" in named.sentence
+
+
+@pytest.mark.parametrize(("far", "says"), [(0.01, "no drift"), (0.097, "no drift"), (0.2, "have moved away")])
+def test_what_training_explains_is_no_drift(three, blobs, far, says):
+    found = replace(compare_models(three, three, blobs, blobs), far=far)
+    assert says in found.sentence
+    assert found.moved_away == found.to_dict()["moved_away"] == (far > 0.1)
+    assert compare_models(three, copy.deepcopy(three), blobs).moved_away is None
+
+
 @pytest.mark.parametrize(("sizes", "beyond"), [((50, 50), False), ((50, 60), False), ((50, 90), True)])
 def test_chance(sizes, beyond):
     assert comparison.beyond_chance(sizes, (100, 100)) == beyond  # 5.0 standard errors are 0.35, 1.4 are 0.1
@@ -164,7 +185,13 @@ def test_the_command(works, refused, tmp_path):
         pd.DataFrame(rows).to_csv(f"{name}.csv", index=False)
         short = ("--epochs", "2", "--set", "pretrain_epochs=2", "--quiet", "--device", "cpu")
         works("fit", f"{name}.csv", "-k", 2, *short, "--out", f"runs/{name}")
-    said = works("report", "runs/january", "--new", "february.csv", "--out", "drift.html")
+    drift = ("report", "runs/january", "--new", "february.csv")
+    for option, value in (("--sample", 50), ("--layout", "PCA"), ("--embeddings", "february.csv")):
+        refused(*drift, option, value, says=f"{option} is for the report of one model")
+    Names({0: "early birds"}).save("names.csv")
+    works(*drift, "--names", "names.csv", "--out", "named.html")
+    assert "early birds" in Path("named.html").read_text("utf-8")
+    said = works(*drift, "--out", "drift.html")
     assert "60 later rows and 60 earlier ones" in " ".join(said.split())
     assert "income" in (tmp_path / "drift.html").read_text()
     said = works("report", "runs/january", "runs/february", "february.csv")

@@ -1,5 +1,6 @@
 """Whether a clustering can be trusted: restarts, wandering rows and k-means, against small cases done by hand."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -8,12 +9,13 @@ from sklearn.datasets import make_blobs
 
 from diffclust import TELL
 from diffclust.estimator.stability import compared
+from diffclust.explain.clusters import Census
+from diffclust.explain.rows import Subject
 from diffclust.report.trust import (
     among_runs,
-    beside_kmeans,
+    kmeans_beside,
     number_of_clusters,
     row_stability,
-    together,
     tree,
     wandering,
 )
@@ -53,21 +55,23 @@ def test_nothing_is_said_of_one_run_or_of_other_rows():
     assert tree(nothing) is None
 
 
-def test_neighbours_beyond_chance():
-    near = np.array([[1], [0], [3], [2]])
-    assert together(near, np.array([0, 0, 1, 1])) == 1
-    assert together(near, np.array([0, 1, 0, 1])) == -1  # chance is a half, and none is kept
-    assert together(near, np.zeros(4, int)) == 0  # one cluster keeps all, and says nothing
+@pytest.fixture
+def units_apart():
+    X, _ = make_blobs(200, 3, centers=3, cluster_std=0.4, random_state=0)
+    return (X * [1, 1, 1000]).astype("float32")  # columns of other units
 
 
-def test_k_means_beside_better_and_worse_labels():
-    X, y = make_blobs(200, 3, centers=3, cluster_std=0.4, random_state=0)
-    same = beside_kmeans(X, y, 3)
-    assert same["agreement"] == pytest.approx(1)
-    assert same["neighbours"][0] == pytest.approx(same["neighbours"][1])
-    worse = beside_kmeans(X, np.arange(200) % 3, 3)
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_the_page_compares_with_k_means_as_the_fit_did(units_apart):
+    model = TELL(3, n_init=2, epochs=20, pretrain_epochs=2, random_state=0, device="cpu").fit(units_apart)
+    census = Census.of(Subject.of(model, units_apart))
+    beside, fitted = kmeans_beside(model, census), model.diagnostics_["soundness"]
+    assert beside["neighbours"] == pytest.approx([fitted["together"], fitted["kmeans"]])
+    assert beside["silhouette"][1] > 0.5
+    shuffled = replace(census, labels=np.arange(200) % 3)
+    worse = kmeans_beside(model, shuffled)
     assert worse["neighbours"][0] < 0.1 < worse["neighbours"][1]
-    assert beside_kmeans(np.ones((20, 2)), np.zeros(20, int), 3) is None
+    assert kmeans_beside(SimpleNamespace(by_distance=False), census) is None
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")

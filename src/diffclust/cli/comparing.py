@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..extras import extra
 from ..methods import METHODS, TRANSDUCTIVE
 from .errors import Wrong, say
 from .folders import Source, beside
@@ -20,8 +21,11 @@ from .options import (
     Label,
     Seed,
     Skip,
+    check_ending,
     check_out,
+    check_there,
     estimator_of,
+    guess,
     wishes_of,
 )
 from .tables import print_table, print_unlabelled
@@ -31,6 +35,8 @@ if TYPE_CHECKING:
 
     from .workers import Ran, Task
 
+UNITS = """Columns have different units: the classical methods and the silhouette see each in its own unit,
+as TELL does, so that none outweighs the others."""
 COSTS = (("seconds", 1), ("gigabytes", 2))  # and how many digits of them
 
 
@@ -71,16 +77,20 @@ def compare(
     config: Config = None,
 ) -> None:
     """Run several methods with several seeds and print mean and standard deviation of the scores."""
+    names = names_of(methods)
+    for path, option, ending in ((out, "--out", ".csv"), (plot, "--plot", ".html")):
+        if path is not None:
+            check_out(path, folder=False, option=option, reads=data)
+            check_ending(path, ending, option=option)
+    if plot is not None:
+        extra("plotly.graph_objects", "report", "--plot", package="plotly")
+    check_there(data)
+    wishes = wishes_of(column, skip)
     from ..reading.files import read
     from .workers import Contest, Task, run_all
 
-    for path, option in ((out, "--out"), (plot, "--plot")):
-        if path is not None:
-            check_out(path, folder=False, option=option, reads=data)
-    names = names_of(methods)
-    X, y, _ = read(data, label=label)
-    wishes = wishes_of(column, skip)
-    rows = flat(X, wishes)
+    X, y = sampled(*read(data, label=label)[:2])
+    rows, scaled = rows_for_all(X, wishes)
     check_rows(rows, k)
     if methods.strip() == "all":
         names = fitting(names, rows, k)
@@ -91,6 +101,8 @@ def compare(
     say_failures(runs)
     stability = {name: agreement([finished[Task(name, seed)].labels for seed in range(seeds)]) for name in names}
     print_runs(runs, stability)
+    if scaled:
+        print(UNITS)
     print_unlabelled(y)
     if out is not None:
         write_runs(out, runs)
@@ -98,6 +110,20 @@ def compare(
         from ..plot import comparison
 
         comparison(runs).write_html(plot, include_plotlyjs=True)
+
+
+def sampled(X: Any, y: Any) -> tuple[Any, Any]:
+    """The rows; of a file too large to be read whole those that were kept of it, which is said."""
+    from ..reading.parts import TextTable
+
+    if not isinstance(X, TextTable):
+        return X, y
+    n, kept = X.shape[0], len(X.sample)
+    step = 1
+    while len(range(0, n, step)) > kept:
+        step *= 2
+    say(f"{X.path} is too large to be read whole: the methods are compared on every {step}th row, {kept:,} of {n:,}.")
+    return X.sample, None if y is None else y[::step]
 
 
 def names_of(methods: str) -> list[str]:
@@ -110,7 +136,8 @@ def names_of(methods: str) -> list[str]:
         return known
     unknown = [name for name in names if name not in known]
     if unknown or not names:
-        raise Wrong(f"Unknown method {', '.join(unknown)!r}: choose from {', '.join(known)}, or all.")
+        close = guess(unknown[0], known) if unknown else ""
+        raise Wrong(f"Unknown method {', '.join(unknown)!r}{close}: choose from {', '.join(known)}, or all.")
     return sorted(names, key=known.index)
 
 
@@ -214,18 +241,24 @@ def demo(
         print(f"{page.resolve()}: the report; open it in a browser.")
 
 
-def flat(X: Any, wishes: dict[str, str] | None = None) -> Any:
-    """Rows for the classical methods: images flattened and scaled as ours are, sparse rows made dense, tables read as
-    for ours, in their units."""
-    import numpy as np
-
+def rows_for_all(X: Any, wishes: dict[str, str] | None = None) -> tuple[Any, bool]:
+    """Rows for the classical methods and for the silhouette: images and sparse rows as they are, those of a table or an
+    array in the units that our own methods give its columns; and whether these differ from its own."""
+    from ..estimator.networks import in_column_units
     from ..reading.tables import Columns, wants_reading
 
-    if wants_reading(X, wishes):  # type: ignore[arg-type]
-        reading = Columns.fit(X, wishes)  # type: ignore[arg-type]
-        rows: Any = reading.transform(X)
-        rows = np.asarray(rows.toarray() if hasattr(rows, "toarray") else rows)
-        return rows if reading.scale is None else rows / reading.scale
+    reading = Columns.fit(X, wishes) if wants_reading(X, wishes) else None  # type: ignore[arg-type]
+    rows = flat(X if reading is None else reading.transform(X))
+    if reading is None and getattr(X, "ndim", 2) > 2:
+        return rows, False
+    scaled = in_column_units(rows, None if reading is None else reading.scale)
+    return (rows, False) if scaled is None else (scaled, True)
+
+
+def flat(X: Any) -> Any:
+    """Samples as rows: images flattened and scaled as ours are, sparse rows made dense."""
+    import numpy as np
+
     if hasattr(X, "toarray"):
         return X.toarray()
     X = np.asarray(X)

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..saving.folder import SETTINGS, check_folder
 from .errors import Wrong
 from .folders import Read, Source, captions_of, read_for, record_of, source_of, words_of
-from .options import Config, Device, Embeddings, Model, check_out
+from .options import Config, Device, Embeddings, Model, check_out, check_there
 from .tables import print_table, print_unlabelled
 
 if TYPE_CHECKING:
@@ -39,6 +40,9 @@ def explain(
         raise Wrong("Give either --row or --cluster, not both.")
     if pair is not None and row is None:
         raise Wrong("--with needs --row.")
+    check_folder(model)
+    if data is not None:
+        check_there(data)
     from ..saving.load import opened
 
     saved = opened(model)
@@ -85,8 +89,12 @@ def report(
     out: Annotated[
         Path | None, typer.Option(help="Output file (default: report.html or comparison.html in the model's folder).")
     ] = None,
-    sample: Annotated[int, typer.Option(help="Number of rows in the report of one model.", min=10)] = 2000,
-    layout: Annotated[str, typer.Option(help="Layout of the map in the report of one model: t-SNE or PCA.")] = "t-SNE",
+    sample: Annotated[
+        int | None, typer.Option(help="Number of rows in the report of one model (default: 2000).", min=10)
+    ] = None,
+    layout: Annotated[
+        str | None, typer.Option(help="Layout of the map in the report of one model: t-SNE (the default) or PCA.")
+    ] = None,
     title: Annotated[str | None, typer.Option(help="Of the page.")] = None,
     names: Annotated[
         Path | None, typer.Option(help="Names of clusters and rows, as a report saves them (.json, .csv).")
@@ -96,15 +104,26 @@ def report(
     config: Config = None,
 ) -> None:
     """Write one offline HTML page about a fitted model, or about two models and what changed."""
-    from ..saving.load import opened
-
+    check_folder(model)
+    for place in (data, rows, new):
+        if place is not None:
+            check_there(place)
     other = Path(data) if data is not None and _is_model(data) else None
     if rows is not None and other is None:
         raise Wrong(f"{data} is not the folder of a model: to compare two, diffclust report A B [DATA].")
+    if other is not None or new is not None:
+        for option, given in (("--sample", sample), ("--layout", layout), ("--embeddings", embeddings)):
+            if given is not None:
+                raise Wrong(f"{option} is for the report of one model: a comparison has no such thing.")
+    from ..report.names import load_names
+    from ..saving.load import opened
+
     saved = opened(model)
     estimator = saved.estimator(device=device)
     source = source_of(saved, "report", rows if other is not None else data, embeddings)
     if other is not None or new is not None:
+        if names is not None:
+            estimator.names_ = load_names(names).clusters
         path = _compared(saved, estimator, source, other, new, out=out, title=title, device=device)
         print(f"{path}: open it in any browser; it works offline.")
         return
@@ -119,8 +138,8 @@ def report(
         captions=captions_of(estimator, source, shown),
         feature_names=_terms(saved, estimator),
         title=title or f"{type(estimator).__name__} on {Path(source.data).name}",
-        sample=sample,
-        layout=layout,
+        sample=sample or 2000,
+        layout=layout or "t-SNE",
         names=names,
         **_beside(source, shown),
     )
@@ -142,8 +161,6 @@ def _beside(source: Source, shown: Any) -> dict[str, Any]:
 
 
 def _is_model(place: str) -> bool:
-    from ..saving.folder import SETTINGS
-
     return (Path(place) / SETTINGS).is_file()
 
 

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ..saving.folder import check_folder
 from .errors import UNSOUND, Wrong, say
 from .finished import FinishedFit, clusters_of
 from .folders import Source, beside, read_for, read_source, source_of, words_of
@@ -29,7 +30,9 @@ from .options import (
     Setting,
     Skip,
     SomeClusters,
+    check_method,
     check_out,
+    check_there,
     estimator_of,
     number_of,
     settings_of,
@@ -51,7 +54,7 @@ def fit(
     epochs: Annotated[
         int | None, typer.Option(help="Epochs of clustering; the default depends on the size of the data.")
     ] = None,
-    restarts: Annotated[int, typer.Option(help="Number of restarts; a rule without labels keeps one.")] = 1,
+    restarts: Annotated[int, typer.Option(help="Number of restarts; a rule without labels keeps one.", min=1)] = 1,
     device: Device = "auto",
     setting: Setting = None,
     checkpoint: Annotated[Path | None, typer.Option(help="Folder for checkpoints, to resume after a crash.")] = None,
@@ -69,12 +72,15 @@ def fit(
     config: Config = None,
 ) -> None:
     """Cluster DATA and save the model. For N processes: torchrun --nproc-per-node=N -m diffclust fit ..."""
+    if resume and checkpoint is None:
+        raise Wrong("--resume needs --checkpoint.")
+    wanted = number_of(k)
+    check_method(method)
+    check_there(data)
     from ..callbacks import TrainingRecord
     from ..engine.checkpoint import keeping_checkpoints
     from ..engine.distributed import distributed
 
-    if resume and checkpoint is None:
-        raise Wrong("--resume needs --checkpoint.")
     out = out or _free_folder(data)
     record = TrainingRecord()
     settings = {
@@ -88,7 +94,7 @@ def fit(
         **({} if epochs is None else {"epochs": epochs}),
         **settings_of(method, setting or []),
     }
-    estimator = estimator_of(method, number_of(k), settings)
+    estimator = estimator_of(method, wanted, settings)
     source = Source(data, label, None if embeddings is None else str(embeddings))
     with distributed() as processes:
         with processes.together():
@@ -281,6 +287,8 @@ def predict(
         if wish and out.suffix == ".npy":
             raise Wrong(f"{option} needs a .csv or .parquet file.")
     check_out(out, folder=False, reads=data)
+    check_folder(model)
+    check_there(data)
     from ..reading.inputs import read_rows
     from ..saving.answers import More, write
     from ..saving.load import opened

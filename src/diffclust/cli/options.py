@@ -2,6 +2,7 @@
 
 import os
 import tomllib
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -48,7 +49,7 @@ DataArgument = Annotated[
     ),
 ]
 Model = Annotated[Path, typer.Argument(help="Folder of a fitted model.")]
-Clusters = Annotated[int, typer.Option("-k", "--clusters", help="Number of clusters.")]
+Clusters = Annotated[int, typer.Option("-k", "--clusters", help="Number of clusters.", min=1)]
 SomeClusters = Annotated[
     str, typer.Option("-k", "--clusters", metavar="NUMBER|auto", help="Number of clusters; auto: estimate it.")
 ]
@@ -85,19 +86,40 @@ def number_of(k: str) -> int | str:
     if k == "auto":
         return k
     try:
-        return int(k)
+        number = int(k)
     except ValueError:
         raise Wrong(f"-k {k}: expected a number or auto.") from None
+    if number < 1:
+        raise Wrong(f"-k {k}: expected at least one cluster, or auto.")
+    return number
 
 
 def estimator_of(name: str, k: int | str, settings: dict[str, Any]) -> Any:
-    method = next((m for m in METHODS if m.name == name), None)
-    if method is None:
-        known = ", ".join(m.name for m in METHODS)
-        if any(m.name == name for m in TRANSDUCTIVE):
-            raise Wrong(f"{name} cannot label new rows, so there is no model to save: use compare, or {known}.")
-        raise Wrong(f"Unknown method {name!r}: choose from {known}.")
-    return method.load()(k, **settings)
+    check_method(name)
+    return next(m for m in METHODS if m.name == name).load()(k, **settings)
+
+
+def check_method(name: str) -> None:
+    """That a model can be fitted by a method of this name, before anything slow is imported."""
+    known = [m.name for m in METHODS]
+    if name in known:
+        return
+    from ..baselines import BASELINES
+
+    if any(m.name == name for m in TRANSDUCTIVE):
+        raise Wrong(f"{name} cannot label new rows, so there is no model to save: use compare, or {', '.join(known)}.")
+    if name in BASELINES:
+        raise Wrong(
+            f"{name} is a classical method, for 'diffclust compare'. A model without a network is fitted by "
+            "--method kmeansnet --set network=identity."
+        )
+    raise Wrong(f"Unknown method {name!r}{guess(name, known)}: choose from {', '.join(known)}.")
+
+
+def guess(name: str, known: list[str]) -> str:
+    """What a name that is not known was perhaps meant to be."""
+    close = get_close_matches(name.lower(), known, n=1)
+    return f" (did you mean {close[0]}?)" if close else ""
 
 
 def wishes_of(column: list[str] | None, skip: list[str] | None) -> dict[str, str] | None:
@@ -157,3 +179,17 @@ def check_out(path: Path, *, folder: bool, option: str = "--out", reads: str | N
     given = None if reads is None else Path(reads).expanduser()
     if given is not None and path.exists() and given.exists() and path.samefile(given):
         raise Wrong(f"{option} {path} is the file the data are read from: it would be written over.")
+
+
+def check_ending(path: Path, *endings: str, option: str = "--out") -> None:
+    if path.suffix.lower() not in endings:
+        raise Wrong(f"{option} {path} should end in {' or '.join(endings)}.")
+
+
+def check_there(data: str) -> None:
+    """That DATA is a file, a folder or the name of a data set, before anything slow is imported."""
+    if not Path(data).expanduser().exists():
+        from .. import datasets
+
+        if data not in datasets.names():
+            raise FileNotFoundError(f"No file, folder or data set {data!r}{datasets.suggestion(data)}")

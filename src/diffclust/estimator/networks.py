@@ -3,17 +3,19 @@
 import copy
 from typing import Any, Literal, NamedTuple
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..engine.data import Data, Summary
-from ..engine.rows import Rows
+from ..engine.rows import Rows, TensorRows
 from ..engine.runtime import seeded
 from ..nn.autoencoders import NETWORKS, Autoencoder, Identity, ScaledRows, Wrapped
 from ..nn.autoencoders.images import Convolutional
 from ..nn.autoencoders.rows import FEW_COLUMNS
 from ..nn.dimension import local_dimension
+from ..reading.origin import origin_of
 
 BARELY = 1e-6
 SPARSE = 0.5  # non-negative rows with a larger share of zeros: counts, words, categories
@@ -119,6 +121,27 @@ def column_units(data: Data) -> RowUnits:
     if evenly and are_choices(values):
         return RowUnits(torch.zeros_like(values.mean).cpu(), torch.ones_like(values.mean).cpu())
     return row_units(values) if data.scale is None else RowUnits(values.mean.cpu(), data.scale)
+
+
+def in_column_units(rows: np.ndarray, scale: np.ndarray | None = None) -> np.ndarray | None:
+    """Rows (n, d) with each column in the unit that a network would give it, for methods without a network; None where
+    all columns are of one unit, and for words, so that rows stay as they are. Zero stays zero unless extreme values are
+    damped.
+
+    Args:
+        scale: what the columns of a table of mixed kinds are divided by (`Columns.scale`).
+    """
+    given = TensorRows(torch.from_numpy(np.array(rows, np.float64)))
+    data = Data(given.less_origin(origin_of(given)), torch.device("cpu"))
+    data.scale = None if scale is None else torch.from_numpy(scale).float()
+    if compared_as_they_are(data):
+        return None
+    found = column_units(data)
+    of_each = found.scale[data.summary.reach > 0]
+    if not found.asinh and (not len(of_each) or bool((of_each == of_each[0]).all())):
+        return None
+    divided = found.scale.double().numpy()
+    return np.asarray(np.arcsinh((rows - rows.mean(0)) / divided) if found.asinh else rows / divided)
 
 
 def are_choices(values: Summary) -> bool:

@@ -7,8 +7,9 @@ often than the cluster sizes alone would give, and about as often as with k-mean
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -46,8 +47,9 @@ def examine(best: Run, runs: Sequence[Run], data: Data, *, by_distance: bool) ->
     others = [run.labels for run in runs if run.seed != best.seed]
     if others:
         found["stability"] = compared(best.labels, others, len(best.centers)).clusters.tolist()
-    if by_distance:
-        found["together"], found["kmeans"] = beside_kmeans(best, data)
+    beside = beside_kmeans(best.model, data, best.labels, len(best.centers), best.seed) if by_distance else None
+    if beside is not None:
+        found["together"], found["kmeans"] = beside.together
     best.events.extend(_doubts(found, best.sizes.tolist()))
     return found
 
@@ -75,19 +77,32 @@ def _doubts(found: dict[str, Any], sizes: list[int]) -> list[Event]:
     return doubts
 
 
+class BesideKMeans(NamedTuple):
+    """A sample of rows in the units of the network (n, d), with our labels and those of k-means."""
+
+    rows: Tensor
+    labels: Tensor
+    plain: Tensor
+
+    @property
+    def together(self) -> tuple[float, float]:
+        """The share of neighbouring rows in one cluster, for our labels and for k-means."""
+        near = torch.cdist(self.rows, self.rows).fill_diagonal_(torch.inf).topk(NEAREST, largest=False).indices
+        return share_together(near, self.labels), share_together(near, self.plain)
+
+
 @torch.no_grad()
-def beside_kmeans(run: Run, data: Data) -> tuple[float, float] | tuple[None, None]:
-    """The share of neighbouring rows in one cluster, for the run and for k-means; None if there are too few rows."""
-    k, width = len(run.centers), max(1, math.prod(data.rows.row_shape))
+def beside_kmeans(model: Any, data: Data, labels: np.ndarray, k: int, seed: int) -> BesideKMeans | None:
+    """The labels of a model with an autoencoder beside those of k-means with as many clusters; None if there are too
+    few rows."""
+    width = max(1, math.prod(data.rows.row_shape))
     index = data.spaced(min(SAMPLE, max(VALUES // width, A_CLUSTER * k)))
     if k < 2 or len(index) < A_CLUSTER * k:
-        return None, None
-    x = data.map(lambda x: run.model.autoencoder.normalize(x).flatten(1).float(), index)
-    near = torch.cdist(x, x).fill_diagonal_(torch.inf).topk(NEAREST, largest=False).indices
-    generator = torch.Generator(x.device).manual_seed(run.seed)
+        return None
+    x = data.map(lambda x: model.autoencoder.normalize(x).flatten(1).float(), index)
+    generator = torch.Generator(x.device).manual_seed(seed)
     plain = kmeans(x, k, n_init=STARTS, generator=generator).labels
-    labels = torch.from_numpy(run.labels).to(x.device)[index]
-    return share_together(near, labels), share_together(near, plain)
+    return BesideKMeans(x, torch.from_numpy(labels).to(x.device)[index], plain)
 
 
 def share_together(near: Tensor, labels: Tensor) -> float:

@@ -15,7 +15,7 @@ from ..engine.rows import SparseRows
 from ..reading.frames import is_frame
 from ..reading.tables import Columns
 from . import words
-from .rows import Subject, decoded_centers, names_of
+from .rows import Subject, decoded_centers, input_scale, names_of
 from .tables import ColumnFact, column_facts
 
 
@@ -32,7 +32,7 @@ class ClusterExplanation:
         doubtful: row numbers of X, smallest margin first.
         features: distinctive features, as (name, difference). With X, the mean of the members minus that of the others,
             in standard deviations of the feature; without, the decoded centre minus the mean of the other decoded
-            centres. None for images: see `difference`, that difference as an image.
+            centres, in the units of the network. None for images: see `difference`, that difference as an image.
         columns: for a table, with X: each column against the whole table, most distinctive first.
     """
 
@@ -245,7 +245,7 @@ def describe_cluster(
     if names is not None and census is not None:
         features = words.heaviest(names, census.contrast(j), n)
     elif names is not None and difference is not None:
-        features = words.heaviest(names, difference.ravel(), n)
+        features = words.heaviest(names, difference.ravel() / input_scale(estimator), n)
     tightness = relative = typical = doubtful = None
     if census is not None:
         typical = census.typical(j, n)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from .rows import decoded_centers, names_of
+from .rows import decoded_centers, input_scale, names_of
 
 FEATURES, WORDS = 2, 3  # that make a name
 
@@ -20,10 +20,9 @@ def cluster_names(estimator: Any, terms: Sequence[str] | None = None) -> list[st
     if names is None or decoded is None or k < 2:
         return [_number(j) for j in range(k)]
     centers = decoded.double().flatten(1).numpy()
-    scale = estimator.model_.autoencoder.scale.detach().double().cpu().expand(estimator.shape_.row).flatten().numpy()
     sizes = np.maximum(np.asarray(estimator.diagnostics_["sizes"], float), 1e-9)[:, None]
     others = (np.sum(sizes * centers, axis=0) - sizes * centers) / (sizes.sum() - sizes)
-    away = (centers - others) / scale
+    away = (centers - others) / input_scale(estimator)
     are_words = terms is not None or (reading is not None and reading.is_text)
     categories = set() if reading is None else {f for c in reading.used if c.kind == "category" for f in c.features}
     found = []

@@ -203,6 +203,12 @@ def decoded_centers(estimator: Any) -> Tensor | None:
     return estimator._decoded(torch.from_numpy(estimator.cluster_centers_)).cpu()
 
 
+def input_scale(estimator: Any) -> np.ndarray:
+    """What the network divides each feature by, (f,): a unit in which features can be compared."""
+    scale = estimator.model_.autoencoder.scale.detach().double().cpu()
+    return np.asarray(scale.expand(estimator.shape_.row).flatten().numpy())
+
+
 def names_of(estimator: Any, given: Sequence[str] | None) -> list[str] | None:
     """Names of the input features: the caller's, the data frame's, or x0, x1, ...; images have none."""
     if len(estimator.shape_.row) == 3:

@@ -15,7 +15,7 @@
     $("sentence").textContent = D.sentence;
     const tiles = [["rows", D.totals[0] === D.totals[1] ? count(D.totals[1]) : `${count(D.totals[0])} → ${count(D.totals[1])}`, `${one} → ${two}`]];
     if (D.stayed !== null) tiles.push(["stay", percent(D.stayed), "with the matched cluster"], ["agreement", D.agreement.toFixed(2), "adjusted Rand index"]);
-    if (D.far !== null) tiles.push(["far", percent(D.far), "beyond 99 % of the earlier rows"]);
+    if (D.far !== null) tiles.push(["far", percent(D.far), D.moved_away ? "the later rows have moved away" : "beyond 99 % of the earlier rows: no drift"]);
     $("tiles").replaceChildren(...tiles.map(([name, value, note]) => el("div", { class: "tile" }, el("span", {}, name), el("b", {}, value), el("span", {}, note))));
   }
 

@@ -21,6 +21,9 @@ MOVES = 12  # the largest are described
 NAMED = 8  # rows of a move
 TOLD = 4  # columns that tell a move, or a drift
 FAR = 0.99  # a row is far from its centre if it is beyond this share of the earlier rows
+# Share of far rows beyond which they have moved away. Training rows lie closer to their centres than others of the same
+# distribution: of these 2 to 10 % are far with a network, 1 % without one.
+MOVED_AWAY = 0.1
 BEYOND_CHANCE = 3.0  # standard errors
 
 
@@ -111,12 +114,26 @@ class Comparison:
         if self.moves:
             most = self.moves[0]
             said.append(
-                f"The largest move: {most.size:,} rows from cluster {most.before} of {one} to cluster {most.after} of "
-                f"{two}."
+                f"The largest move: {most.size:,} rows from {self._cluster(0, most.before)} of {one} "
+                f"({self._match_of(most.before)}) to {self._cluster(1, most.after)} of {two}."
             )
         if self.far is not None:
             said += self._drift()
         return " ".join(said)
+
+    def _cluster(self, side: int, j: int) -> str:
+        """ "cluster 3", or "cluster 3 “students”" where it was given a name."""
+        name = self.called[side].get(j)
+        return f"cluster {j}" if name is None else f"cluster {j} “{name}”"
+
+    def _match_of(self, before: int) -> str:
+        after = next((pair.after for pair in self.pairs if pair.before == before), None)
+        return "which has no match" if after is None else f"which is matched with {after}"
+
+    @property
+    def moved_away(self) -> bool | None:
+        """Whether more of the later rows are far than a model that was not trained on them explains: more than 10 %."""
+        return None if self.far is None else self.far > MOVED_AWAY
 
     def _drift(self) -> list[str]:
         drifting = [pair for pair in self.pairs if pair.drifted]
@@ -125,14 +142,16 @@ class Comparison:
         if most is None:
             said.append("No cluster changed its share by more than chance.")
         else:
-            which = most.before if most.before is not None else most.after
+            side, which = (0, most.before) if most.before is not None else (1, most.after)
+            shares = f"from {100 * most.shares[0]:.1f} % to {100 * most.shares[1]:.1f} % of the rows"
             said.append(
-                f"Cluster {which} changed most, from {100 * most.shares[0]:.1f} % to {100 * most.shares[1]:.1f} % of "
-                f"the rows; {len(drifting)} of {len(self.pairs)} clusters changed by more than chance."
+                f"The share of {self._cluster(side, int(which or 0))} changed most, {shares}; {len(drifting)} of "
+                f"{len(self.pairs)} clusters changed by more than chance."
             )
+        verdict = "they have moved away" if self.moved_away else "no drift"
         said.append(
             f"{100 * (self.far or 0):.1f} % of the later rows are farther from their centre than 99 % of the earlier "
-            "ones (1 % would be usual)."
+            f"ones: {verdict} (of rows that are new but not different up to {100 * MOVED_AWAY:.0f} % are)."
         )
         return said
 
@@ -141,7 +160,7 @@ class Comparison:
 
     def to_dict(self) -> dict[str, Any]:
         """Everything, as plain lists and numbers."""
-        plain = ("names", "totals", "flows", "agreement", "stayed", "far", "called", "sentence")
+        plain = ("names", "totals", "flows", "agreement", "stayed", "far", "moved_away", "called", "sentence")
         found = {name: words.plain(getattr(self, name)) for name in plain}
         parts = {name: [words.plain(asdict(each)) for each in getattr(self, name)] for name in ("pairs", "moves")}
         return {**found, **parts}

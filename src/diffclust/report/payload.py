@@ -56,7 +56,7 @@ def build(estimator: Any, X: Any, y: Any, options: ReportOptions) -> dict[str, A
         "pictures": pictures(material),
         **cards(material),
         "doubtful": [material.place[i] for i in census.doubtful(DOUBTFUL)],
-        "trust": trust(estimator, census, stays, np.stack([e.sample for e in material.explanations]), rows),
+        "trust": trust(estimator, census, stays),
         "wandering": [material.place[i] for i in wander],
         "frames": frames(material, options.record, options.layout),
         "losses": model.losses,

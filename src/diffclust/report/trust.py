@@ -5,14 +5,11 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
-from sklearn.cluster import KMeans
-from sklearn.neighbors import NearestNeighbors
 
 from .. import metrics
+from ..estimator.soundness import beside_kmeans
 from ..explain.clusters import Census
 
-STARTS = 4  # of k-means
-NEIGHBOURS = 10
 WANDERING = 12  # rows that are named
 HALF = 0.5  # a row wanders if fewer of the other runs agree on it
 
@@ -32,15 +29,13 @@ def wandering(stays: np.ndarray | None) -> list[int]:
     return [i for i in np.argsort(stays, kind="stable")[:WANDERING].tolist() if stays[i] < HALF]
 
 
-def trust(
-    estimator: Any, census: Census, stays: np.ndarray | None, samples: np.ndarray, rows: list[int]
-) -> dict[str, Any]:
-    """What the page shows. `samples` are the rows on the map, (n, ...), and `rows` their numbers."""
+def trust(estimator: Any, census: Census, stays: np.ndarray | None) -> dict[str, Any]:
+    """What the page shows."""
     return {
         "runs": None if stays is None else among_runs(estimator, stays),
         "number": number_of_clusters(estimator),
         "tree": tree(estimator),
-        "kmeans": beside_kmeans(samples, census.labels[rows], len(census.means)),
+        "kmeans": kmeans_beside(estimator, census),
     }
 
 
@@ -67,27 +62,19 @@ def tree(estimator: Any) -> list[list[float]] | None:
     return None if joins is None or not len(joins) else np.asarray(joins, dtype=float).tolist()
 
 
-def beside_kmeans(samples: np.ndarray, labels: np.ndarray, k: int) -> dict[str, Any] | None:
-    """Label-free scores of our labels and of k-means on the same rows, both measured on these rows: images and texts as
-    they are, columns of a table by their deviation."""
-    x = samples.reshape(len(samples), -1).astype(np.float64)
-    if samples.ndim == 2:
-        x = x / np.where(x.std(0) > 0, x.std(0), 1)
-    if len(np.unique(x, axis=0)) <= k or k < 2:
+def kmeans_beside(estimator: Any, census: Census) -> dict[str, Any] | None:
+    """Label-free scores of our labels and of k-means on the same rows, both in the units of the model: what the fit
+    itself measured, where these are its rows."""
+    if not estimator.by_distance:
         return None
-    plain = KMeans(k, n_init=STARTS, random_state=0).fit_predict(x)
-    near = NearestNeighbors(n_neighbors=min(NEIGHBOURS, len(x) - 1)).fit(x).kneighbors(return_distance=False)
+    model, data = estimator.model_.to(census.subject.data.device), census.subject.data
+    found = beside_kmeans(model, data, census.labels, len(census.means), estimator.seed_)
+    if found is None:
+        return None
+    x, labels, plain = (part.cpu().numpy() for part in found)
     return {
         "rows": len(x),
-        "neighbours": [together(near, labels), together(near, plain)],
-        "silhouette": [float(metrics.silhouette(x, labels)), float(metrics.silhouette(x, plain))],
+        "neighbours": list(found.together),
+        "silhouette": [metrics.silhouette(x, labels), metrics.silhouette(x, plain)],
         "agreement": float(metrics.ari(labels, plain)),
     }
-
-
-def together(near: np.ndarray, labels: np.ndarray) -> float:
-    """The share of neighbours in one cluster, beyond what sizes alone would give: 1 is all of them, 0 is chance."""
-    shares = np.bincount(labels) / len(labels)
-    chance = float((shares**2).sum())
-    kept = float((labels[near] == labels[:, None]).mean())
-    return (kept - chance) / (1 - chance) if chance < 1 else 0.0

@@ -28,6 +28,16 @@ LONGEST_SUMS = 1 << 16
 PATIENCE = 600.0  # seconds to wait for others who save to the same folder
 
 
+def check_folder(folder: Path) -> None:
+    """That it may be the folder of a model."""
+    if folder.is_file():
+        raise NotADirectoryError(
+            f"{folder} is a file, not a fitted model: 'diffclust fit {folder}' fits one and says where it is."
+        )
+    if not folder.is_dir():
+        raise FileNotFoundError(f"No such folder: {folder}")
+
+
 def write_folder(folder: Path, blobs: dict[str, bytes]) -> None:
     """The model and what is beside it, at one moment. A file that the former save had and this one has not is gone."""
     folder.mkdir(parents=True, exist_ok=True)

@@ -20,7 +20,7 @@ from ..nn.regrouped import rebuilt
 from ..reading.inputs import Shape
 from ..reading.tables import Columns
 from .checks import Frugal, check_fitted, check_sizes, check_values
-from .folder import BESIDE, MODEL, SETTINGS, SUMS, TENSORS, read_folder, unlisted
+from .folder import BESIDE, MODEL, SETTINGS, SUMS, TENSORS, check_folder, read_folder, unlisted
 from .formats import migrated
 from .save import SCALARS
 
@@ -59,8 +59,7 @@ class Saved(NamedTuple):
 def opened(folder: str | os.PathLike[str], *, beside: bool = True) -> Saved:
     """The files of a saved model, their checksums and their format looked at."""
     folder = Path(folder)
-    if not folder.is_dir():
-        raise FileNotFoundError(f"No such folder: {folder}")
+    check_folder(folder)
     blobs, damaged, listed = read_folder(folder, BESIDE if beside else ())
     try:
         settings = json.loads(blobs[SETTINGS])
