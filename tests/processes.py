@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 PROCESSES = multiprocessing.get_context("forkserver")
@@ -51,3 +52,19 @@ def command(folder, words):
     sys.argv, sys.stdout, sys.stderr = ["diffclust", *words], Path("said").open("a"), Path("err").open("a")  # noqa: SIM115
     signal.signal(signal.SIGINT, signal.default_int_handler)  # tests in the background ignore it
     main()
+
+
+def command_that_waits(folder, words):
+    """The same, in the midst of writing its third checkpoint."""
+    from diffclust.engine import checkpoint
+
+    write, written = checkpoint.write_flushed, []
+
+    def write_and_wait(path, blob):
+        write(path, blob)
+        written.append(path)
+        if len(written) == 3:
+            time.sleep(600)
+
+    checkpoint.write_flushed = write_and_wait
+    command(folder, words)

@@ -29,7 +29,7 @@ from diffclust.saving.folder import (
     WORDS,
     read_folder,
 )
-from processes import PROCESSES, command
+from processes import PROCESSES, command, command_that_waits
 
 SHORT = ("--epochs", "2", "--set", "pretrain_epochs=2", "--quiet", "--device", "cpu")
 
@@ -322,3 +322,61 @@ def test_two_ctrl_c_end_with_one(tmp_path):
     else:
         assert process.exitcode == 1
         assert "stopped" in said
+
+
+# --- SIGTERM
+
+
+@pytest.mark.full_size  # as in the other process
+def test_sigterm_leaves_a_word_and_a_whole_checkpoint(run, rows, tmp_path):
+    words = ("fit", "x.npy", "-k", "3", "--epochs", "5", "--set", "network=identity", "--device", "cpu")
+    kept = (*words, "--out", "a", "--checkpoint", "c", "--set", "checkpoint_every=1")
+    process = PROCESSES.Process(target=command_that_waits, args=[tmp_path, kept])
+    process.start()
+    try:
+        while process.is_alive() and not list(tmp_path.glob("c/*2.part")):
+            time.sleep(0.01)
+        for _ in range(2):  # as `timeout` sends it
+            os.kill(process.pid, signal.SIGTERM)
+        process.join(60)
+    finally:
+        process.kill()
+    assert process.exitcode == 143
+    assert (tmp_path / "err").read_text() == "diffclust: stopped by SIGTERM. Add --resume to continue from c.\n"
+    assert (tmp_path / "said").read_text() == ""
+    assert names(tmp_path / "c") == ["diffclust-00000000.ckpt", "diffclust-00000001.ckpt"]
+    assert not (tmp_path / "a").exists()
+    assert run(*kept, "--resume")[0] == 0
+    run(*words, "--out", "whole")
+    assert (tmp_path / "a" / LABELS).read_bytes() == (tmp_path / "whole" / LABELS).read_bytes()
+
+
+def test_sigterm_while_a_model_is_saved_leaves_the_former(run, rows, tmp_path, monkeypatch):
+    run("fit", rows, "-k", 3, "--out", "a", *SHORT)
+    former = {path.name: path.read_bytes() for path in (tmp_path / "a").iterdir()}
+
+    def stop(path):
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(0.05)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(saving_folder, "flush", stop)
+        code, _, err = run("fit", rows, "-k", 2, "--out", "a", "--checkpoint", "c", *SHORT)
+    assert (code, err) == (143, "diffclust: stopped by SIGTERM. Add --resume to continue from c.\n")
+    assert {path.name: path.read_bytes() for path in (tmp_path / "a").iterdir()} == former
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+def test_sigterm_is_left_to_the_caller(run, monkeypatch):
+    """To one that ignores it, and in one of several processes, where torchrun waits for the end."""
+    seen = []
+    monkeypatch.setattr(cli, "app", lambda *_, **__: seen.append(signal.getsignal(signal.SIGTERM)))
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    run("methods")
+    monkeypatch.delenv("WORLD_SIZE")
+    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    try:
+        run("methods")
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert seen == [signal.SIG_DFL, signal.SIG_IGN]

@@ -16,6 +16,7 @@ from .errors import Wrong, complaint, say, show_warning
 from .explaining import explain, report
 from .fitting import describe, fit, predict
 from .reproducing import reproduce
+from .sigterm import TERMINATED, Terminated, sigterm_raises
 
 __all__ = ["app", "main"]
 
@@ -49,13 +50,17 @@ for command in (methods, describe, fit, predict, explain, report, compare, demo,
 
 
 def main() -> None:
-    """Exit codes: 0, 1 (it failed, or was stopped by Ctrl-C, however often), 2 (you asked wrongly), 3 (--strict). One
-    line an error; DIFFCLUST_TRACEBACK=1 shows more."""
+    """Exit codes: 0, 1 (it failed, or was stopped by Ctrl-C, however often), 2 (you asked wrongly), 3 (--strict), 143
+    (stopped by SIGTERM). One line an error; DIFFCLUST_TRACEBACK=1 shows more."""
     try:
         try:
-            code = _run()
+            with sigterm_raises():
+                code = _run()
         except KeyboardInterrupt:
             code = CTRL_C
+        except Terminated as stop:
+            say(f"stopped by SIGTERM.{stop}")
+            code = TERMINATED
         _no_more_ctrl_c()
     except KeyboardInterrupt:  # when all was done already: the code is what it was
         _no_more_ctrl_c()

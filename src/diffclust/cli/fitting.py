@@ -35,6 +35,7 @@ from .options import (
     settings_of,
     wishes_of,
 )
+from .sigterm import Terminated
 from .tables import print_reading
 
 
@@ -101,13 +102,14 @@ def fit(
         if reading is not None and processes.leads and not as_json:
             print_reading(reading, len(given.rows), data)
         began = time.perf_counter()
-        with keeping_checkpoints(), _warning_later():
+        with keeping_checkpoints(), _warning_later(), _told_how_to_go_on(checkpoint):
             estimator.fit(given)
         seconds = time.perf_counter() - began
     if not processes.leads:
         return
     finished = FinishedFit(estimator, data, out, seconds, y, clusters_of(estimator, given, shown))
-    _save(finished, beside(source, record), own, checkpoint)
+    with _told_how_to_go_on(checkpoint):
+        _save(finished, beside(source, record), own, checkpoint)
     if as_json:
         print(json.dumps(finished.as_json()))
     else:
@@ -156,6 +158,15 @@ def _save(finished: FinishedFit, files: dict[str, bytes], own: dict[str, list[An
 
 def _how_to_go_on(checkpoint: Path | None) -> str:
     return f" Add --resume to continue from {checkpoint}." if _is_begun(checkpoint) else ""
+
+
+@contextmanager
+def _told_how_to_go_on(checkpoint: Path | None) -> Iterator[None]:
+    """Inside, who stops the command by SIGTERM is told."""
+    try:
+        yield
+    except Terminated:
+        raise Terminated(_how_to_go_on(checkpoint)) from None
 
 
 @contextmanager
