@@ -5,6 +5,7 @@ import errno
 import json
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import time
@@ -15,6 +16,8 @@ from PIL import Image
 
 import diffclust
 from diffclust import cli
+from diffclust.cli import fitting
+from diffclust.engine import checkpoint
 from diffclust.saving import folder as saving_folder
 from diffclust.saving.folder import (
     BESIDE,
@@ -182,6 +185,79 @@ def test_training_survives_a_full_disk(run, rows, tmp_path, monkeypatch):
     assert not list((tmp_path / "ckpt").iterdir())
     run("fit", rows, "-k", "3", *SHORT, "--out", "whole")
     assert (tmp_path / "a" / LABELS).read_bytes() == (tmp_path / "whole" / LABELS).read_bytes()
+
+
+@pytest.fixture
+def read_only(monkeypatch):
+    """A folder is made read-only for a user who is not root."""
+
+    def forbid(folder):
+        may = os.access
+
+        def access(path, mode, **options):
+            return not (mode & os.W_OK and os.path.abspath(path) == str(folder)) and may(path, mode, **options)
+
+        monkeypatch.setattr(os, "access", access)
+
+    return forbid
+
+
+@pytest.mark.parametrize(
+    ("option", "folder", "says"),
+    [
+        ("--out", "there", "--out there: there cannot be written to."),
+        ("--out", "there/new", "--out there/new: there cannot be written to."),
+        ("--checkpoint", "there", "--checkpoint there: there cannot be written to."),
+        ("--checkpoint", "there/new", "--checkpoint there/new: there cannot be written to."),
+        ("--checkpoint", "x.npy", "--checkpoint x.npy is a file, not a folder."),
+        ("--out", "link", "--out link is a link to what is not there."),
+        ("--checkpoint", "link", "--checkpoint link is a link to what is not there."),
+    ],
+)
+def test_a_place_that_cannot_be_written_to_is_said_before_the_work(
+    run, rows, tmp_path, monkeypatch, read_only, option, folder, says
+):
+    (tmp_path / "there").mkdir()
+    (tmp_path / "link").symlink_to("nowhere")
+    read_only(tmp_path / "there")
+    monkeypatch.setattr(diffclust.TELL, "fit", None)
+    places = {"--out": "a", "--checkpoint": "c", option: folder}
+    words = [word for pair in places.items() for word in pair]
+    assert run("fit", "x.npy", "-k", 3, *words, *SHORT) == (2, "", f"diffclust: {says}\n")
+    assert names(tmp_path) == ["link", "there", "x.npy"]
+
+
+def test_an_out_folder_that_vanished_is_made_again(run, rows, tmp_path, monkeypatch):
+    """With the folders above it; and where that cannot be, the training is kept."""
+    (tmp_path / "runs" / "a").mkdir(parents=True)
+    words = ("fit", rows, "-k", 3, "--out", "runs/a", "--checkpoint", "c", *SHORT)
+    save, what_happens = fitting._save, []
+
+    def later(*args):
+        what_happens.pop()()
+        save(*args)
+
+    monkeypatch.setattr(fitting, "_save", later)
+    what_happens.append(lambda: (shutil.rmtree("runs"), (tmp_path / "runs").write_text("a file")))
+    code, _, err = run(*words)
+    assert code
+    assert "not saved, but the training is in c: add --resume" in err
+    (tmp_path / "runs").unlink()
+    (tmp_path / "runs").mkdir()
+    what_happens.append(lambda: shutil.rmtree("runs"))
+    assert run(*words, "--resume")[0] == 0
+    assert diffclust.load("runs/a").n_clusters == 3
+
+
+def test_a_checkpoint_that_stays_spoils_no_saved_model(run, rows, tmp_path, monkeypatch):
+    def refuse(folder):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), "c")
+
+    monkeypatch.setattr(checkpoint.CheckpointFolder, "clear", refuse)
+    code, out, err = run("fit", rows, "-k", 3, "--out", "a", "--checkpoint", "c", *SHORT)
+    assert code == 0
+    assert "Saved to a" in out
+    assert "the model is saved, but its checkpoint in c was not removed: Permission denied" in err
 
 
 @pytest.mark.parametrize("ending", ["csv", "npy", "parquet"])

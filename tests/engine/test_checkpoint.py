@@ -371,6 +371,12 @@ def test_a_fit_outlives_a_full_disk(blobs, whole, tmp_path, monkeypatch, call, f
     assert not list(tmp_path.iterdir())
 
 
+def test_a_read_only_folder_is_refused_before_training(blobs, tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != tmp_path)
+    with pytest.raises(PermissionError, match=rf"checkpoint: .* cannot be written to: '{tmp_path}'"):
+        short(blobs[0], tmp_path, at(0, pytest.fail))
+
+
 def test_a_checkpoint_that_cannot_be_removed_ends_no_fit(blobs, whole, tmp_path, monkeypatch):
     def refuse(path, missing_ok=False):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))

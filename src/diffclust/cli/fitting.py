@@ -128,6 +128,8 @@ def _check_places(data: str, out: Path, checkpoint: Path | None, resume: bool) -
     check_out(out, folder=True)
     if out.is_dir():
         check_out(out / LABELS, folder=False, reads=data)
+    if checkpoint is not None:
+        check_out(checkpoint, folder=True, option="--checkpoint")
     if _is_begun(checkpoint) and not (resume or times_restarted()):
         raise Wrong(f"{checkpoint} holds a checkpoint: add --resume to continue from it, or remove it.")
 
@@ -246,13 +248,17 @@ def _is_begun(checkpoint: Path | None) -> bool:
 
 def _clear(checkpoint: Path) -> None:
     """What is saved needs no checkpoint; where another fit is at work in the folder, that one clears it."""
-    from contextlib import suppress
-
     from ..engine.checkpoint import CheckpointFolder
+    from ..engine.disk import Busy
 
-    folder = CheckpointFolder(checkpoint)
-    with suppress(ValueError), folder.reserved():
-        folder.clear()
+    try:
+        folder = CheckpointFolder(checkpoint)
+        with folder.reserved():
+            folder.clear()
+    except Busy:
+        pass
+    except OSError as error:
+        say(f"warning: the model is saved, but its checkpoint in {checkpoint} was not removed: {error.strerror}")
 
 
 def predict(

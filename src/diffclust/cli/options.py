@@ -145,12 +145,14 @@ def check_out(path: Path, *, folder: bool, option: str = "--out", reads: str | N
     """
     if path.exists() and path.is_dir() != folder:
         raise Wrong(f"{option} {path} is {'a file, not a folder' if folder else 'a folder, not a file'}.")
+    if folder and path.is_symlink() and not path.exists():
+        raise Wrong(f"{option} {path} is a link to what is not there.")
     home = path if folder else path.parent
     while folder and not home.exists():
         home = home.parent
     if not home.is_dir():
         raise Wrong(f"{option} {path}: {home} is not a folder.")
-    if not os.access(home, os.W_OK):
+    if not os.access(home, os.W_OK | os.X_OK):
         raise Wrong(f"{option} {path}: {home} cannot be written to.")
     given = None if reads is None else Path(reads).expanduser()
     if given is not None and path.exists() and given.exists() and path.samefile(given):

@@ -6,6 +6,7 @@ serves one fit at a time. A checkpoint that cannot be written or removed ends no
 """
 
 import contextlib
+import errno
 import functools
 import hashlib
 import inspect
@@ -107,6 +108,10 @@ class CheckpointFolder:
         except OSError as error:
             raise type(error)(error.errno, f"checkpoint: {error.strerror}", str(self.folder)) from error
         self.inode = self._inode()
+
+    def check_writable(self) -> None:
+        if not os.access(self.folder, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, "checkpoint: the folder cannot be written to", str(self.folder))
 
     def reserved(self, patience: float | None = None) -> contextlib.AbstractContextManager[None]:
         """A context in which the folder belongs to one fit."""

@@ -231,7 +231,9 @@ class PrototypeClusterer(
             with processes.together():
                 if self.checkpoint is not None:
                     folder = CheckpointFolder(self.checkpoint)
-                    held.enter_context(folder.reserved() if processes.leads else contextlib.nullcontext())
+                    if processes.leads:
+                        folder.check_writable()
+                        held.enter_context(folder.reserved())
             yield
 
     def save(self, folder: str | os.PathLike[str]) -> None:
