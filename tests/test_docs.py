@@ -154,6 +154,37 @@ def test_links_lead_somewhere(path):
     assert [link for link in links + pages if not is_there(path, link)] == []
 
 
+def headings(text):
+    return re.findall(r"^#+ (.*?) *$", text, re.MULTILINE)
+
+
+def slug(heading):
+    """The anchor of a heading, as GitHub makes it."""
+    return re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
+
+
+def sections_missing(text):
+    """Sections that a text at the root names, as `docs/files.md`, "Heading" or by an anchor, and that are not there."""
+    quoted = re.findall(r'(?:`([\w/.]+)\.md`|\b([A-Z]{6,})),\s+"([^"]+)"', text)
+    anchors = re.findall(r"\]\(([\w/.-]+\.md)#([\w-]+)\)", text)
+    named = [(f"{path or name}.md", slug(" ".join(heading.split()))) for path, name, heading in quoted] + anchors
+    return [(path, name) for path, name in named if name not in map(slug, headings((ROOT / path).read_text()))]
+
+
+@pytest.mark.parametrize("name", ["README", "CONTRIBUTING", "RELEASING", "SECURITY"])
+def test_sections_that_are_named_exist(name):
+    assert sections_missing((ROOT / f"{name}.md").read_text()) == []
+
+
+def test_a_missing_section_would_be_seen():
+    assert (
+        sections_missing('see `docs/files.md`, "Files you do\n  not trust", CONTRIBUTING, "To add an\nexample"') == []
+    )
+    assert sections_missing('`docs/files.md`, "Gone"; CONTRIBUTING, "Lost"; [a](docs/files.md#gone)') == [
+        ("docs/files.md", "gone"), ("CONTRIBUTING.md", "lost"), ("docs/files.md", "gone"),
+    ]  # fmt: skip
+
+
 def test_a_dead_link_would_be_seen():
     assert is_there(DOCS / "index.md", "papers.md")
     assert not is_there(DOCS / "index.md", "nowhere.md")
