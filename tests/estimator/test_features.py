@@ -1,5 +1,7 @@
 """Encoders that learn by neighbours: which data have them, what units rows get, when the rows themselves are kept."""
 
+import hashlib
+
 import numpy as np
 import pytest
 import torch
@@ -11,13 +13,15 @@ from sklearn.preprocessing import StandardScaler
 import diffclust
 from conftest import train
 from diffclust import DCN, TELL, AEKMeans, metrics
+from diffclust.engine.checkpoint import CheckpointFolder
 from diffclust.engine.data import Data
 from diffclust.engine.phase import Phase
 from diffclust.engine.pretraining import NeighbourPretraining
 from diffclust.engine.rows import TensorRows
 from diffclust.engine.runtime import seeded
+from diffclust.estimator import restarts
 from diffclust.estimator.networks import build, compared_as_they_are, row_units
-from diffclust.estimator.restarts import neighbour_graph
+from diffclust.estimator.restarts import GRAPH_RULES, neighbour_graph
 from diffclust.nn.autoencoders import DenseAutoencoder, RowAutoencoder, ScaledRows
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -84,6 +88,57 @@ def words(n, seed=0):
     for row, t in zip(X, topic, strict=True):
         row[generator.choice(20, 5, replace=False) + 15 * t] = generator.uniform(0.5, 1, 5)
     return X / np.linalg.norm(X, axis=1, keepdims=True), topic
+
+
+KNOWN_GRAPHS = {
+    "few columns": "b3d2d539",
+    "many columns": "f029c8b7",
+    "in given units": "b6f50a85",
+    "texts": "b19029ca",
+    "views": "c2bbcfd2",
+}
+
+
+@pytest.mark.parametrize("kind", KNOWN_GRAPHS)
+def test_other_neighbours_are_other_rules(kind):
+    """Where this fails because rows have other neighbours than before, raise GRAPH_RULES and put the new figure."""
+    generator = np.random.default_rng(0)
+    shape = {"few columns": (60, 6), "texts": (60, 60), "views": (60, 1, 8, 8)}.get(kind, (60, 40))
+    X = words(60)[0] if kind == "texts" else generator.normal(size=shape)
+    data = Data(TensorRows(torch.as_tensor(X, dtype=torch.float32)), CPU)
+    data.scale = torch.ones(40) if kind == "in given units" else None
+    found = neighbour_graph(data, 3).index.sort().values.to(torch.int64).numpy()
+    assert (GRAPH_RULES, hashlib.sha256(found.tobytes()).hexdigest()[:8]) == (2, KNOWN_GRAPHS[kind])
+
+
+def test_a_fit_goes_on_with_the_graph_it_began_with(tmp_path, monkeypatch):
+    """A checkpoint of other rules is refused, and so is one of before there was a number; a fit without a graph asks
+    for none."""
+
+    def stop(progress):
+        if progress.epoch == 2:
+            raise KeyError
+
+    def fit(features, *callbacks):
+        settings = {**SHORT, "features": features, "checkpoint": tmp_path / features, "checkpoint_every": 1}
+        return TELL(3, **settings, callbacks=callbacks).fit(load_wine().data)
+
+    for features in ("neighbours", "reconstruction"):
+        with pytest.raises(KeyError):
+            fit(features, stop)
+    monkeypatch.setattr(restarts, "GRAPH_RULES", 3)
+    with pytest.raises(ValueError, match=r"the rules of the neighbour graph .another version of diffclust. differ"):
+        fit("neighbours")
+    fit("reconstruction")
+    folder = CheckpointFolder(tmp_path / "neighbours")
+    state = folder.read()
+    state["identity"] = {name: value for name, value in state["identity"].items() if "graph" not in name}
+    folder.write(state)
+    monkeypatch.setattr(restarts, "GRAPH_RULES", 2)
+    with pytest.raises(ValueError, match="the rules of the neighbour graph"):
+        fit("neighbours")
+    monkeypatch.setattr(restarts, "GRAPH_RULES", 1)
+    fit("neighbours")
 
 
 def test_texts_are_neighbours_by_the_words_they_share():

@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 
 NEAREST_VIEWS = 4  # neighbours of an image: two on either side, where views follow one another
 FEWEST_NEIGHBOURS = 4  # of a row
+# Another number wherever `neighbour_graph` finds other neighbours than before: no fit goes on from its checkpoint with
+# another graph than it began with. 1 had no number.
+GRAPH_RULES = 2
 
 
 def build_restarts(
@@ -189,6 +192,9 @@ def _checkpoint(estimator: "PrototypeClusterer", data: Data) -> Checkpoint:
     identity = {"data": processes.of_leader(data.fingerprint), **estimator._described()}
     if data.knowledge is not None:
         identity["what is known"] = data.knowledge.digest()
-    folder = CheckpointFolder(estimator.checkpoint)
     defaults = {name: comparable(value) for name, value in type(estimator)().get_params().items()}
+    if data.graph is not None:
+        rules = "the rules of the neighbour graph (another version of diffclust)"
+        identity[rules], defaults[rules] = GRAPH_RULES, 1
+    folder = CheckpointFolder(estimator.checkpoint)
     return Checkpoint(folder, estimator.checkpoint_every, identity, seeds, processes, defaults)
