@@ -10,7 +10,8 @@ import torch
 from sklearn.exceptions import NotFittedError
 from torch import nn
 
-from diffclust import TELL, KMeansNet
+from diffclust import TELL, AEKMeans, KMeansNet
+from diffclust.explain import gradients
 from diffclust.explain.gradients import integrated_gradients
 from diffclust.nn import ClusterLayer
 
@@ -261,6 +262,24 @@ def test_completeness_on_digits(explained):
 def test_completeness_of_every_method_on_digits(fitted_images, images):
     explained = fitted_images.explain(images[::40])
     assert max(e.completeness_error for e in explained) < 0.01
+
+
+@pytest.mark.parametrize("epochs", [1, 10])
+@pytest.mark.parametrize("kind", [TELL, AEKMeans])
+def test_an_embedding_of_one_dimension_is_soon_explained(images, monkeypatch, kind, epochs):
+    """The slope of TELL's, which are -1 or 1, is zero, and no point finds the jump: that is said, and soon."""
+    model = kind(4, embedding_dim=1, pretrain_epochs=epochs, epochs=epochs, random_state=0, device="cpu").fit(images)
+    panels, integrate = [], gradients._integrate
+    monkeypatch.setattr(gradients, "_integrate", lambda *args: panels.append(len(args[3])) or integrate(*args))
+    explained = model.explain(images[:30])
+    assert sum(panels) * gradients.PANEL < 30 * 3000  # of 8,160 each
+    for e in explained:
+        assert e.contributions.shape == (1,)
+        assert e.contributions.sum() + e.bias == pytest.approx(e.margin, abs=1e-9)
+        gain = abs(e.margin - e.baseline_margin)
+        gap = abs(e.attributions.sum() - (e.margin - e.baseline_margin))
+        assert gap == pytest.approx(e.completeness_error * gain, abs=1e-4)
+        assert kind is TELL or e.completeness_error < 0.01 or gain < 1e-3  # which is rounding
 
 
 def test_attributions_have_the_shape_of_the_row(explained, images):
