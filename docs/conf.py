@@ -5,6 +5,7 @@ import json
 import statistics
 import sys
 from collections import defaultdict
+from collections.abc import Iterable
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -22,6 +23,8 @@ import readable  # noqa: E402  (docs/readable.py)
 import reference  # noqa: E402  (docs/reference.py)
 
 from diffclust import __version__  # noqa: E402
+from diffclust.baselines import BASELINES  # noqa: E402
+from diffclust.methods import METHODS, TRANSDUCTIVE  # noqa: E402
 from diffclust.reproduce.curves import draw  # noqa: E402
 from diffclust.reproduce.record import Records  # noqa: E402
 from diffclust.reproduce.report import printed  # noqa: E402
@@ -251,10 +254,19 @@ def streams_page() -> str:
 
 
 def compare_page() -> str:
-    """The table of `diffclust compare digits`, from its CSV file."""
+    """The tables of `diffclust compare digits`, from their CSV files."""
+    head = papers.filled((HERE / "compare.head.md").read_text(), Records(HERE.parent / "benchmarks/results"))
+    results = HERE.parent / "benchmarks/results"
+    deep = [each.name for each in (*TRANSDUCTIVE, *METHODS) if each.name not in BASELINES]
+    head = head.replace("{{digits}}", compared(results / "compare_digits.csv", BASELINES))
+    return head.replace("{{all}}", compared(results / "compare_all.csv", deep))
+
+
+def compared(path: Path, names: Iterable[str]) -> str:
     groups = defaultdict(list)
-    for row in csv.DictReader((HERE.parent / "benchmarks/results/compare_digits.csv").open()):
-        groups[row["method"]].append(row)
+    for row in csv.DictReader(path.open()):
+        if row["method"] in names:
+            groups[row["method"]].append(row)
     lines = ["| method | ACC | NMI | ARI | silhouette | seconds | GB |", "|---|---|---|---|---|---|---|"]
     for name, group in groups.items():
         done = [row for row in group if not row["failure"]]
@@ -268,8 +280,7 @@ def compare_page() -> str:
             cells.append(f"{statistics.mean(values):.1f}{spread}")
         seconds, size = (statistics.mean(float(row[key]) for row in done) for key in ("seconds", "gigabytes"))
         lines.append(f"| `{name}` | {' | '.join(cells)} | {seconds:.1f} | {size:.2f} |")
-    head = papers.filled((HERE / "compare.head.md").read_text(), Records(HERE.parent / "benchmarks/results"))
-    return head.replace("{{digits}}", "\n".join(lines)).replace("{{seeds}}", str(max(map(len, groups.values()))))
+    return "\n".join(lines)
 
 
 TABLES_TOLD = {
