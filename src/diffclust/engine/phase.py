@@ -73,13 +73,16 @@ def _load_optimizer(optimizer: Optimizer, state: dict[str, Any]) -> None:
 def settle_batch_norm(model: Trainable, data: Data) -> None:
     """Set the batch-norm statistics to the plain mean over unchanged rows. Those that training leaves behind lag
     by some ten steps and come from changed rows: after few steps they are far off."""
+    model.train()  # except for the parts that do not learn
     norms = [
         module
         for module in model.modules()
         if isinstance(module, _BatchNorm)
+        and module.training
         and module.track_running_stats
         and (module.weight is None or module.weight.requires_grad)
     ]
+    model.eval()
     if not norms:
         return
     momenta = [norm.momentum for norm in norms]
