@@ -50,7 +50,6 @@ from ..nn.number import Choice
 from ..nn.ops import METRICS, log_balance
 from .autoencoder import AutoencoderClusterer, paper_settings
 
-
 BY_INFERENCE = ("model_", "labels_", "inertia_", "clustering_loss_", "diagnostics_", "_oddness")
 
 
@@ -297,7 +296,7 @@ class CrossMetric(AutoencoderClusterer):
         if clusters.original.answer == inference:
             return
         kept = vars(self).get("_otherwise")
-        fitted = {"_fitted_with": {**self._fitted_with, "inference": inference}}
+        fitted: dict[str, Any] = {"_fitted_with": {**self._fitted_with, "inference": inference}}
         if kept is None or clusters is not clusters.original:
             fitted["model_"] = answering_by(inference, self.model_)
             set_attributes(self, fitted, without=("labels_", "_otherwise"))
@@ -310,11 +309,9 @@ class CrossMetric(AutoencoderClusterer):
     ) -> None:
         """Adopt the chosen run, and keep beside it what it gives by the other assignment."""
         other: Side = "prediction" if self.inference == "target" else "target"
-        same = {"seed": best.seed, "history": best.history, "terms": best.terms, "events": list(best.events)}
+        run = best.with_model(answering_by(other, best.model), restarts[0].data)
         twin = snapshot(self)
-        super(CrossMetric, twin)._adopt(
-            restarts, Run.evaluate(answering_by(other, best.model), restarts[0].data, **same), choice, told
-        )
+        super(CrossMetric, twin)._adopt(restarts, run, choice, told)
         super()._adopt(restarts, best, choice, told)
         self._otherwise = {name: vars(twin)[name] for name in BY_INFERENCE}
 
