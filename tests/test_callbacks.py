@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from conftest import two_methods
-from diffclust import TELL, callbacks, metrics
+from diffclust import TELL, AEKMeans, KMeansNet, callbacks, metrics
 from diffclust.callbacks import (
     Evaluate,
     ProgressBar,
@@ -14,6 +14,7 @@ from diffclust.callbacks import (
     duration,
 )
 from diffclust.engine.phase import Progress
+from diffclust.methods.tell import TELLModel
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
@@ -125,6 +126,54 @@ def test_the_record_follows_the_chosen_restart(digits, tmp_path):
     assert len(record.runs) == 2
     assert all(len(run) == 4 for run in record.runs)
     assert np.allclose(record.of(model)[-1]["centers"], model.cluster_centers_, atol=1e-6)
+
+
+def test_a_record_is_of_one_fit_whatever_its_phases(digits):
+    record = TrainingRecord(frames=2, sample=20)
+    model = TELL(4, epochs=2, random_state=0, device="cpu", callbacks=[record])
+    for pretrain_epochs, phases in ((0, ["clustering"]), (2, ["pretraining", "clustering"]), (0, ["clustering"])):
+        model.set_params(pretrain_epochs=pretrain_epochs).fit(digits[0])
+        assert [frame["phase"] for frame in record.of(model)] == [phase for phase in phases for _ in range(2)]
+
+
+@pytest.mark.parametrize("method", [AEKMeans, KMeansNet])
+def test_centres_among_embeddings_are_decoded_by_the_network(digits, method):
+    record = TrainingRecord(frames=2)
+    model = method(4, pretrain_epochs=2, epochs=2, random_state=0, device="cpu", callbacks=[record]).fit(digits[0])
+    assert record.of(model)[-1]["decoded"].shape == (4, 1, 8, 8)
+
+
+def test_labels_to_evaluate_by_are_counted_before_training(digits):
+    X, y = digits
+    with pytest.raises(ValueError, match="Evaluate has 9 labels, expected one for each of the 80 rows"):
+        TELL(4, callbacks=[Evaluate(y[:9])]).fit(X)
+
+
+def test_a_rule_forgets_the_last_phase_though_an_epoch_was_not_finite(digits):
+    """Its first call may be of a later epoch than the first."""
+    rule = StopWhenLossSettles(tolerance=1e9, patience=3)
+    told = []
+
+    def watch(progress):
+        told.append((progress.phase, progress.epoch, progress.first, rule.calm))
+
+    def spoil(progress):
+        if progress.phase == "pretraining" and progress.epoch == 1:
+            progress.stop = True
+
+    model = TELL(4, pretrain_epochs=3, epochs=6, random_state=0, device="cpu", callbacks=[rule, watch, spoil])
+    loss, calls = TELLModel.loss, []
+
+    def once_not_finite(self, batch):
+        calls.append(self.epochs)
+        factor = float("nan") if len(calls) == 1 else 1.0
+        return {name: factor * value for name, value in loss(self, batch).items()}
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TELLModel, "loss", once_not_finite)
+        model.fit(digits[0])
+    clustering = [each for each in told if each[0] == "clustering"]
+    assert clustering[0] == ("clustering", 1, True, 0)
 
 
 def test_a_record_that_is_none(tmp_path):

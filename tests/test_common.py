@@ -179,6 +179,13 @@ def test_fitted_attributes(fitted_images, digits):
     assert torch.allclose(assigned.sum(1), torch.ones(80))
 
 
+def test_nothing_of_the_training_rows_is_kept_in_the_model(fitted_images):
+    """Plain attributes would be neither saved nor moved to another device."""
+    for module in fitted_images.model_.modules():
+        kept = {name: value for name, value in vars(module).items() if isinstance(value, torch.Tensor)}
+        assert all(len(value.shape) == 0 or len(value) < 20 for value in kept.values()), kept.keys()
+
+
 def test_one_answer(fitted_images, digits):
     images, _ = digits
     model = fitted_images

@@ -54,7 +54,7 @@ class StopWhenLabelsSettle:
         model = progress.model
         if not isinstance(model, ClusterModel):
             return
-        if progress.epoch == 0:
+        if progress.epoch == 0 or progress.first:
             self.labels = None
         if (progress.epoch + 1) % self.every:
             return
@@ -80,7 +80,7 @@ class StopWhenLossSettles:
         self.last, self.calm = float("inf"), 0
 
     def __call__(self, progress: Progress) -> None:
-        if progress.epoch == 0:
+        if progress.epoch == 0 or progress.first:
             self.last, self.calm = float("inf"), 0
         total = sum(progress.losses.values())
         self.calm = self.calm + 1 if abs(self.last - total) < self.tolerance else 0
@@ -139,11 +139,6 @@ class TrainingRecord:
     def __call__(self, progress: Progress) -> None:
         self.restart = progress.restart
         self._make_room(self.restart + 1)
-        if progress.epoch <= self.seen[self.restart].get(progress.phase, -1):  # another fit
-            if self.restart == 0:
-                self.runs, self.seen = [[]], [{}]
-            else:
-                self.runs[self.restart], self.seen[self.restart] = [], {}
         self.seen[self.restart][progress.phase] = progress.epoch
         model = getattr(progress.model, "model", progress.model)
         if not isinstance(model, ClusterModel) or not self.wants(progress.epoch, progress.epochs):
@@ -158,8 +153,13 @@ class TrainingRecord:
                 centers = model.clusters.centers
                 frame["labels"] = model.clusters.logits(z.double()).argmax(1).cpu()
                 frame["centers"] = centers.detach().cpu().clone()
-                frame["decoded"] = model.decode(centers).cpu()
+                whole: Any = progress.whole or model
+                frame["decoded"] = whole.decode(centers).cpu()
         self.runs[self.restart].append(frame)
+
+    def begin(self) -> None:
+        """Forget the last fit."""
+        self.runs, self.seen = [], []
 
     def _make_room(self, n_runs: int) -> None:
         for _ in range(len(self.runs), n_runs):
@@ -316,8 +316,17 @@ class Watchers:
         """How many epochs each phase of a restart has at most."""
         self.plan = plan
 
+    def check(self, n: int) -> None:
+        """Before training on n rows."""
+        for callback in self.callbacks:
+            if isinstance(callback, Evaluate) and len(callback.y) != n:
+                raise ValueError(f"Evaluate has {len(callback.y)} labels, expected one for each of the {n} rows.")
+
     def __enter__(self) -> Self:
         estimator = self.estimator
+        for callback in self.callbacks:
+            if isinstance(callback, TrainingRecord):
+                callback.begin()
         self.context = estimator._init_callback_context(max_subtasks=estimator.n_init * sum(self.plan.values()))
         self.context.call_on_fit_task_begin(estimator=estimator)
         if hasattr(estimator, "_skl_callbacks"):

@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 from conftest import train
+from diffclust import IIC, TELL
 from diffclust.engine.data import Batch, Data
 from diffclust.engine.feed import shuffled
 from diffclust.engine.last_finite import LastFinite
@@ -51,6 +52,13 @@ def test_augmentation_changes_what_training_sees_and_nothing_else():
     batch = next(shuffled(rows))
     assert (batch.x == -batch.clean).all()
     assert (rows.map(lambda x: x)[:, 0] == torch.arange(100)).all()
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_augmentation_in_place_leaves_the_clean_samples(digits):
+    settings = {"pretrain_epochs": 2, "epochs": 2, "random_state": 0, "device": "cpu"}
+    anew, in_place = (IIC(4, augment=fn, **settings).fit(digits[0]) for fn in (torch.neg, torch.neg_))
+    assert in_place.history_ == anew.history_
 
 
 @pytest.mark.parametrize("n", [1, 15, 16, 1024, 2500])
@@ -128,6 +136,22 @@ def test_batch_norm_ends_on_the_statistics_of_the_data():
     run(line, data(), torch.optim.SGD(line.parameters(), lr=1e-3), 1)
     assert float(line.norm.running_mean) == pytest.approx(49.5, abs=2)
     assert line.norm.momentum == 0.1
+
+
+def test_a_frozen_network_keeps_its_statistics(blobs):
+    class Frozen(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.norm = torch.nn.BatchNorm1d(6, affine=False)
+
+        def encode(self, x):
+            return self.norm(x)
+
+        def decode(self, z):
+            return z
+
+    model = TELL(3, network=Frozen(), embedding_dim=6, epochs=2, random_state=0, device="cpu").fit(blobs[0])
+    assert (model.model_.autoencoder.module.norm.running_mean == 0).all()
 
 
 class Exploding(Line):

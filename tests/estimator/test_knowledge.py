@@ -3,6 +3,7 @@
 import inspect
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from sklearn.datasets import make_blobs
@@ -136,6 +137,12 @@ def test_what_cannot_be_used_is_refused(rows, model, error):
 
 
 # ---- fits
+
+
+def test_missing_values_of_pandas_are_unknown():
+    for values in (pd.Series([1, None, 0], dtype="Int64"), pd.Series(["b", None, "a"], dtype="string")):
+        told = read_knowledge(3, values, None, None)
+        assert told.knowledge.rows.tolist() == [0, 2]
 
 
 @pytest.mark.parametrize("name", [name for name in ESTIMATORS if getattr(diffclust, name).places])

@@ -32,6 +32,7 @@ def test_the_score_is_the_larger_of_two_by_hand():
 def test_rows_of_the_fit_are_rejected_at_the_share_asked_for(rows, model):
     np.testing.assert_array_equal(model.predict(rows, reject=0), model.labels_)
     rejected = model.predict(rows, reject=0.1)
+    np.testing.assert_array_equal(model.predict(rows, reject=np.float32(0.1)), rejected)
     assert np.mean(rejected == -1) == pytest.approx(0.1, abs=0.01)
     kept = rejected >= 0
     np.testing.assert_array_equal(rejected[kept], model.labels_[kept])

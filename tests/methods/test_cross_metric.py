@@ -91,7 +91,7 @@ def test_frequencies_are_those_of_all_rows_when_the_fit_ends(digits):
     assert np.allclose(p1, model.predict_proba(digits[0]), atol=1e-4)
 
 
-def test_the_target_can_answer_and_training_is_the_same(digits):
+def test_the_target_can_answer_and_training_is_the_same(digits, tmp_path):
     images, _ = digits
     settings = {"metric": "cosine", "network": "dense"}
     first, second = (quick(4, inference=who, **settings).fit(images) for who in ("prediction", "target"))
@@ -101,9 +101,20 @@ def test_the_target_can_answer_and_training_is_the_same(digits):
     assert (p2.argmax(1) == second.labels_).all()
     assert (second.predict(images) == second.labels_).all()
     assert np.allclose(p2, second.predict_proba(images), atol=1e-6)
-    before = first.predict(images)
+    before, model = first.predict(images), first.model_
     assert (first.set_params(inference="target").predict(images) == second.labels_).all()
+    assert (first.labels_ == second.labels_).all()
+    assert first.diagnostics_["sizes"] == second.diagnostics_["sizes"]
+    assert (first.inertia_, first.clustering_loss_) == (second.inertia_, second.clustering_loss_)
+    assert (first.outlier_score(images) == second.outlier_score(images)).all()
+    assert model.clusters.answer == "prediction"  # other threads may be asking it
+    first.save(tmp_path / "m")
+    again = diffclust.load(tmp_path / "m")
+    assert (again.predict(images) == second.labels_).all()
+    assert (again.set_params(inference="prediction").predict(images) == before).all()
+    assert not hasattr(again, "labels_")  # which would need the training rows
     assert (first.set_params(inference="prediction").predict(images) == before).all()
+    assert (first.labels_ == before).all()
     with pytest.raises(ValueError, match="inference"):
         first.set_params(inference="P2")
 

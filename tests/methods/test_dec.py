@@ -87,6 +87,23 @@ def test_the_target_is_over_all_rows_and_kept_for_its_interval(cls, digits, monk
     assert moments == [0, 5, 10, 12]
 
 
+def test_labels_that_settled_within_an_epoch_end_the_training(cls):
+    model = cls(3, tolerance=0.1).build_model(DenseAutoencoder((6,), 4, hidden=(8,)), 40)
+    x = torch.randn(40, 6)
+    rows = data(x)
+    model.before_training(rows)
+    model.before_epoch(0, rows)
+    model.refresh(rows)
+    assert not model.finished
+    model.refresh(rows)
+    assert model.finished
+    model.labels.fill_(-1)  # others until the end of the epoch
+    model.refresh(rows)
+    assert model.finished
+    model.before_epoch(1, rows)
+    assert not model.finished
+
+
 def test_a_resumed_fit_keeps_target_and_count(cls, digits, tmp_path):
     """The kill falls between two refreshes: the target goes on, and so does the count."""
 

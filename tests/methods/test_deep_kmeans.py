@@ -202,6 +202,15 @@ def test_a_distance_of_ones_own_decides_and_cannot_be_saved(blobs, tmp_path):
         model.save(tmp_path / "m")
 
 
+def test_a_reconstruction_of_ones_own_cannot_be_saved(blobs, tmp_path):
+    def between(x, y):
+        return (x - y).abs().flatten(1).sum(1)
+
+    model = DeepKMeans(3, reconstruction=between, pretrain_epochs=1, epochs=1, random_state=0).fit(blobs[0])
+    with pytest.raises(TypeError, match="reconstruction is your own function"):
+        model.save(tmp_path / "m")
+
+
 def test_the_schedule_survives_saving(blobs, tmp_path):
     model = DeepKMeans(3, alphas=(1.0, 2.5), pretrain_epochs=1, epochs=2, random_state=0).fit(blobs[0])
     model.save(tmp_path / "m")

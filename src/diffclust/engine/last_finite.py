@@ -36,7 +36,7 @@ class LastFinite:
             self.state = {name: value.clone() for name, value in self.model.state_dict().items()}
             self.moments = _copied(self.optimizer.state_dict()) if self.optimizer else {}
 
-    def restore(self, phase: str, epoch: int) -> None:
+    def restore(self, phase: str, epoch: int, wrong: str = "loss") -> None:
         self.failures += 1
         rates = [group["base_lr"] / 2 for group in self.optimizer.param_groups] if self.optimizer else []
         self.model.load_state_dict(self.state)
@@ -48,7 +48,7 @@ class LastFinite:
             what += f" and set the learning rate to {rates[0]:.3g}"
         if self.gave_up:
             what = f"went back to the last finite state and stopped there, after {MAX_FALLBACKS} attempts to go on"
-        self.model.note("non-finite", f"The loss was not finite in epoch {epoch} of {phase}: {what}.")
+        self.model.note("non-finite", f"The {wrong} was not finite in epoch {epoch} of {phase}: {what}.")
 
 
 def _are_finite(tensors: Iterable[Tensor]) -> Tensor:

@@ -44,6 +44,8 @@ class Progress:
     record: Record
     restart: int = 0
     stop: bool = field(default=False)
+    first: bool = False  # no epoch of the phase was told of before: the loss of the first ones may not be finite
+    whole: Trainable | None = None  # the model with its network, where `model` learns from embeddings
 
 
 Callback = Callable[[Progress], None]
@@ -73,13 +75,16 @@ def _load_optimizer(optimizer: Optimizer, state: dict[str, Any]) -> None:
 def settle_batch_norm(model: Trainable, data: Data) -> None:
     """Set the batch-norm statistics to the plain mean over unchanged rows. Those that training leaves behind lag
     by some ten steps and come from changed rows: after few steps they are far off."""
+    model.train()  # except for the parts that do not learn
     norms = [
         module
         for module in model.modules()
         if isinstance(module, _BatchNorm)
+        and module.training
         and module.track_running_stats
         and (module.weight is None or module.weight.requires_grad)
     ]
+    model.eval()
     if not norms:
         return
     momenta = [norm.momentum for norm in norms]
@@ -123,6 +128,7 @@ class Phase:
         restart: int = 0,
     ) -> None:
         self.name, self.model, self.data, self.optimizer, self.epochs = name, model, data, optimizer, epochs
+        self.whole = model
         self.precision, self.callbacks, self.restart = precision, callbacks, restart
         self.history: list[Record] = []
         self.terms: list[str] = []  # of the loss, by name
@@ -131,6 +137,7 @@ class Phase:
         self.in_stack = False  # whether the model's tensors are parts of common ones: see `accelerate.stack`
         self.totals: dict[Hashable, dict[str, Tensor]] = {}  # by step_key: sums of the loss terms over an epoch
         self.callback_states: list[Any] = []
+        self.told = False  # whether the callbacks were called
 
     # ---- from start to finish
 
@@ -243,6 +250,7 @@ class Phase:
         state it had in this restart."""
         record = self.history[-1]
         progress = Progress(self.name, epoch, self.epochs, losses, self.model, self.data, record, self.restart)
+        progress.first, progress.whole, self.told = not self.told, self.whole, True
         for i, callback in enumerate(self.callbacks):
             has_state = hasattr(callback, "state_dict")
             if has_state and self.callback_states[i] is not None:
@@ -260,7 +268,7 @@ class Phase:
     def finish(self) -> None:
         self.feed.settle()
         if not self.last_finite.is_finite() or not self._embedding_is_finite():
-            self.last_finite.restore(self.name, self.epoch)
+            self.last_finite.restore(self.name, self.epoch, "embedding")
         self.leave_stack()
         self.model.eval()
         if self.history:
@@ -325,12 +333,15 @@ class Phase:
                         moments[name] = torch.empty_like(weight).copy_(value)
         self.callback_states = (list(state["callbacks"]) + [None] * len(self.callbacks))[: len(self.callbacks)]
         self.history = list(state["history"])
+        self.told = True
         set_random_states(state["random"], self.data.device)
 
 
 class EmbeddedPhase(Phase):
     """Clustering with the network at rest: the rows are embedded once, and the same method without a network learns
     from the embeddings; its centres are then the model's."""
+
+    whole: ClusterModel
 
     def __init__(
         self,
@@ -343,7 +354,7 @@ class EmbeddedPhase(Phase):
         **options: Any,
     ) -> None:
         super().__init__(name, model, data, None, epochs, **options)
-        self.whole, self.build_model, self.build_optimizer = model, build_model, build_optimizer
+        self.build_model, self.build_optimizer = build_model, build_optimizer
 
     def start(self, saved: dict[str, Any] | None = None) -> None:
         embedded = TensorRows(self.data.map(self.whole.eval().embed))

@@ -128,8 +128,14 @@ class Restart:
             self._keep(phases={**self.entry["phases"], phase.name: {**outcome, **state}}, current=None)
 
     def _measure(self) -> None:
-        told = {"history": self.history, "terms": self.terms, "events": self.events}
-        self.result = Run.evaluate(self.model.eval(), self.data, seed=self.seed, **told)
+        self.result = Run.evaluate(
+            self.model.eval(),
+            self.data,
+            seed=self.seed,
+            history=self.history,
+            terms=self.terms,
+            events=self.events,
+        )
         self._keep(result=self.result.state(), phases={}, current=None)
 
     def _keep(self, **news: Any) -> None:

@@ -88,6 +88,11 @@ class Run:
             temperature=temperature_of(clusters, z),
         )
 
+    def with_model(self, model: ClusterModel, data: Data, events: Sequence[Event] = ()) -> "Run":
+        """The run as if it had ended with another model, and had these events more."""
+        events = [*self.events, *events]
+        return Run.evaluate(model, data, seed=self.seed, history=self.history, terms=self.terms, events=events)
+
     def state(self) -> dict[str, Any]:
         """For a checkpoint; `restore` goes back."""
         kept = {name: getattr(self, name) for name in FIGURES}

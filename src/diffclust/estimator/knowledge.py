@@ -81,6 +81,8 @@ def _classes(n: int, known: Any) -> tuple[tuple[Any, ...], NDArray[np.int64]]:
 
 
 def _is_unknown(value: Any) -> bool:
+    if type(value).__name__ == "NAType":  # pandas.NA, which is neither equal to itself nor unequal
+        return True
     return value is None or value != value or (not isinstance(value, str) and value == UNKNOWN)
 
 

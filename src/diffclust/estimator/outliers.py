@@ -8,6 +8,7 @@ the two.
 """
 
 from functools import partial
+from numbers import Real
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -83,7 +84,7 @@ class Rejecting:
 
     def _labels_or_none(self, X: Any, reject: float) -> Any:
         """Labels, and -1 for rows more unusual than all but the share `reject` of the training rows."""
-        if isinstance(reject, bool) or not isinstance(reject, (int, float)) or not 0 <= reject < 1:
+        if isinstance(reject, bool) or not isinstance(reject, Real) or not 0 <= reject < 1:
             raise ValueError(f"reject={reject!r} should be a share of rows, from 0 to less than 1.")
 
         def ask(fitted: Any, x: Tensor) -> Tensor:

@@ -58,6 +58,7 @@ def build_restarts(
     if callable(estimator.augment):
         _check_augment(estimator.augment, data)
     watchers = Watchers(estimator, quiet)
+    watchers.check(len(data))
     job = Job(
         device,
         _checkpoint(estimator, data, choice),

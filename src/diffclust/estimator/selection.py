@@ -97,5 +97,4 @@ def _on_the_rows(estimator: "PrototypeClusterer", data: Data, learnt: Run) -> Ru
             "fallback",
             "The network did not keep clearly more neighbours together than k-means on the rows: k-means is used.",
         )
-        events = [*learnt.events, *model.events]
-        return Run.evaluate(model, data, seed=learnt.seed, history=learnt.history, terms=learnt.terms, events=events)
+        return learnt.with_model(model, data, model.events)

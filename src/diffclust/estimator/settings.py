@@ -226,7 +226,7 @@ class SharedSettings(BaseEstimator):
     def _augmentation(self, row_shape: tuple[int, ...], neighbours: bool = False) -> Callable[[Tensor], Tensor] | None:
         images = len(row_shape) == 3
         if callable(self.augment):
-            return self.augment
+            return functools.partial(_of_a_copy, self.augment)
         if (
             self.augment is None
             or self.augment == 0
@@ -239,3 +239,8 @@ class SharedSettings(BaseEstimator):
         if self.augment == "photos":
             return photo_jitter
         return functools.partial(jitter, strength=AUTO_AUGMENT if self.augment == "auto" else float(self.augment))
+
+
+def _of_a_copy(augment: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    """A user's function may change what it is given."""
+    return augment(x.clone())

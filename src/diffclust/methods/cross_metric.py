@@ -26,6 +26,7 @@ the paper has one r for both. If clusters begin to empty, training goes back to 
 (`repair`). With several metrics L is the sum over all pairs of assignments.
 """
 
+import copy
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, ClassVar, Literal, Self
 
@@ -37,12 +38,19 @@ from ..engine.data import Batch, Data
 from ..engine.guard import Guard
 from ..engine.model import ClusterModel, Losses
 from ..engine.pretraining import Pretraining
+from ..engine.restart import Restart
+from ..engine.run import Run
 from ..estimator.knobs import knob
+from ..estimator.knowledge import NOTHING_KNOWN, Told
 from ..estimator.settings import hyperparameters
+from ..estimator.state import set_attributes, snapshot, write_lock
 from ..nn.autoencoders import Autoencoder
-from ..nn.cross_metric import SMALL, CrossMetricLayer
+from ..nn.cross_metric import SMALL, CrossMetricLayer, Side
+from ..nn.number import Choice
 from ..nn.ops import METRICS, log_balance
 from .autoencoder import AutoencoderClusterer, paper_settings
+
+BY_INFERENCE = ("model_", "labels_", "inertia_", "clustering_loss_", "diagnostics_", "_oddness")
 
 
 def check_metric(metric: Any) -> None:
@@ -58,6 +66,14 @@ def check_metric(metric: Any) -> None:
 
 def metric_names(metric: str | Sequence[str]) -> tuple[str, ...]:
     return (metric,) if isinstance(metric, str) else tuple(metric)
+
+
+def answering_by(inference: Side, model: ClusterModel) -> ClusterModel:
+    """A copy with another assignment; the network is shared."""
+    twin = copy.deepcopy(model, {id(model.autoencoder): model.autoencoder})
+    clusters: Any = twin.clusters.original
+    clusters.answer = inference
+    return twin
 
 
 class CrossMetricModel(ClusterModel):
@@ -266,13 +282,38 @@ class CrossMetric(AutoencoderClusterer):
         return CrossMetricModel(autoencoder, clusters, self)
 
     def set_params(self, **params: Any) -> Self:
-        """As in scikit-learn; a new `inference` takes effect on a fitted estimator at once."""
+        """As in scikit-learn; a new `inference` takes effect on a fitted estimator at once. Of one that was loaded, or
+        whose clusters were merged or split, `labels_` are gone then: they would need the training rows."""
         super().set_params(**params)
         if "inference" in params and hasattr(self, "model_"):
             self._check_settings()
-            clusters: Any = self.model_.clusters
-            clusters.answer = self.inference
+            with write_lock(self):
+                self._answer_by(self.inference)
         return self
+
+    def _answer_by(self, inference: Side) -> None:
+        clusters: Any = self.model_.clusters
+        if clusters.original.answer == inference:
+            return
+        kept = vars(self).get("_otherwise")
+        fitted: dict[str, Any] = {"_fitted_with": {**self._fitted_with, "inference": inference}}
+        if kept is None or clusters is not clusters.original:
+            fitted["model_"] = answering_by(inference, self.model_)
+            set_attributes(self, fitted, without=("labels_", "_otherwise"))
+        else:
+            now = {name: vars(self)[name] for name in kept}
+            set_attributes(self, {**fitted, **kept, "_otherwise": now})
+
+    def _adopt(
+        self, restarts: list[Restart], best: Run, choice: Choice | None = None, told: Told = NOTHING_KNOWN
+    ) -> None:
+        """Adopt the chosen run, and keep beside it what it gives by the other assignment."""
+        other: Side = "prediction" if self.inference == "target" else "target"
+        run = best.with_model(answering_by(other, best.model), restarts[0].data)
+        twin = snapshot(self)
+        super(CrossMetric, twin)._adopt(restarts, run, choice, told)
+        super()._adopt(restarts, best, choice, told)
+        self._otherwise = {name: vars(twin)[name] for name in BY_INFERENCE}
 
     def pretraining(self, model: ClusterModel) -> Pretraining:
         return Pretraining(model, noise=self.noise)

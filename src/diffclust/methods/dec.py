@@ -67,6 +67,9 @@ class DECModel(ClusterModel):
         self.place_centers(data, self.start)
         self.forget_rows(len(data))
 
+    def before_epoch(self, epoch: int, data: Data) -> None:
+        self.finished = False  # one target of the epoch will do, be there others after it
+
     def log_q(self, z: Tensor) -> Tensor:
         return log_student_t(self.clusters.distances(z))
 
@@ -77,7 +80,7 @@ class DECModel(ClusterModel):
         if not q.isfinite().all():  # the loop will go back to a finite state, and the last target suits that one
             return
         labels = q.argmax(1)
-        self.finished = (labels != self.labels).double().mean().item() < self.tolerance
+        self.finished |= (labels != self.labels).double().mean().item() < self.tolerance
         self.labels.copy_(labels)
         self.frequency.copy_(q.mean(0))
         self.target.copy_(sharpen(q, self.frequency))

@@ -192,7 +192,7 @@ class DeepKMeans(AutoencoderClusterer):
     init: str | Any = "auto"
 
     starts: ClassVar[tuple[str, ...]] = ("auto", "uniform", "k-means", "k-means++", "neighbours", "random")
-    code: ClassVar[tuple[str, ...]] = ("distance",)
+    code: ClassVar[tuple[str, ...]] = ("distance", "reconstruction")
     papers: ClassVar[dict[str, dict[str, Any]]] = {
         name + suffix: paper_settings(k, **settings)
         for name, k in (("mnist", 10), ("usps", 10), ("20newsgroups", 20), ("rcv1", 4))

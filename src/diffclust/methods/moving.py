@@ -58,6 +58,11 @@ class MovingCenters(ClusterModel):
         """The embeddings that the clustering loss sees: detached from the network in epochs that move the centres."""
         return z.detach() if self.in_turns and self.moving_centers else z
 
+    def after_training(self, data: Data) -> None:
+        super().after_training(data)
+        for name in ("z", "owner"):  # of the last batch
+            vars(self).pop(name, None)
+
     def after_backward(self) -> None:
         if self.moving_centers and self.center_update == "optimizer":
             self.clusters.normalize_gradient_(self.step)

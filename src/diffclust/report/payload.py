@@ -5,7 +5,6 @@ from dataclasses import fields
 from typing import Any
 
 import numpy as np
-import torch
 
 from .. import __version__, metrics
 from ..callbacks import TrainingRecord
@@ -200,18 +199,10 @@ def frames(material: Material, record: TrainingRecord | None, layout: Layout) ->
             entry["moved"] = None if before is None else number(float((labels != before).double().mean()))
             before = labels
         if images and "decoded" in frame:
-            entry["centers"] = sprite(displayable(_pictures_of(material, frame), low, high), CENTERS // len(kept))
+            pictures = material.estimator._as_given(frame["decoded"]).numpy()
+            entry["centers"] = sprite(displayable(pictures, low, high), CENTERS // len(kept))
         shown.append(entry)
     return shown
-
-
-def _pictures_of(material: Material, frame: dict[str, Any]) -> np.ndarray:
-    """Decoded centres of a frame; where the centres were trained on embeddings, the resting network decodes them."""
-    decoded = frame["decoded"].numpy()
-    if decoded.shape[1:] == tuple(material.estimator.shape_.row):
-        return material.estimator._as_given(frame["decoded"]).numpy()
-    again = torch.from_numpy(np.asarray(material.estimator.inverse_transform(frame["centers"].numpy())))
-    return material.estimator.shape_.arrange(again).numpy()
 
 
 def settings(estimator: Any) -> list[list[str]]:

@@ -98,9 +98,9 @@ def test_the_nearest_centre(rows, columns, centers):
     z = PlainSphere().unit_rows(torch.randn(rows, columns, device=DEVICE))
     weight = 3 * PlainSphere().unit_rows(torch.randn(centers, columns, device=DEVICE))
     found, expected = [], []
-    for sphere, results in ((FusedSphere(), found), (PlainSphere(), expected)):
+    for form, results in ((FusedSphere(), found), (PlainSphere(), expected)):
         x = z.clone().requires_grad_()
-        owner, mean = sphere.nearest(x, weight, 1.5, 0.3, 0.7)
+        owner, mean = form.nearest(x, weight, 1.5, 0.3, 0.7)
         (2 * mean).backward()
         results += [owner, mean.detach(), x.grad]
     assert torch.equal(found[0], expected[0])
