@@ -88,6 +88,21 @@ def test_describe(works, customers):
     assert "numbers of type" in works("describe", "digits")
 
 
+def test_labels_by_their_name_are_said(works, tmp_path):
+    (tmp_path / "t.csv").write_text("a,b,target\n" + "".join(f"{i % 9},{i % 7}.5,{i % 3}\n" for i in range(60)))
+    said = "Column 'target' is taken as labels, not clustered by (--column target=number to use it"
+    for command in (("describe", "t.csv"), ("fit", "t.csv", "-k", 2, "--out", "a", *SHORT)):
+        assert said in works(*command)
+        assert said not in works(*command, "--label", "target")
+        out = works(*command, "--column", "target=number")
+        assert said not in out
+        assert "target" in out
+    told = json.loads(works("describe", "t.csv", "--json"))
+    assert (told["shape"], told["label"]) == ([60, 2], "target")
+    works("predict", "a", "t.csv", "--out", "n.csv")
+    assert (pd.read_csv("n.csv")["label"] == pd.read_csv("a/labels.csv")["label"]).all()
+
+
 def test_json_for_scripts(works, customers):
     told = json.loads(works("fit", customers, "-k", 2, "--out", "a", "--label", "plan", "--json", *SHORT))
     assert told["rows"] == 30

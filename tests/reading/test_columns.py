@@ -125,6 +125,10 @@ def test_numbers_are_identifiers_only_by_name(name, told):
     assert Column.look(name, np.arange(20.0) / 3).told == "number"
 
 
+def test_whole_numbers_of_pandas_with_blanks():
+    assert Column.look("c", cells_of(pd.Series([10, None, 7], dtype="Int64"))).told == "number, 33 % missing"
+
+
 def test_what_the_user_says_counts():
     table = customers()
     reading = Columns.fit(table, {"income": "skip", "customer_id": "number", "plan": "text", "currency": "category"})
@@ -145,10 +149,26 @@ def test_codes_are_categories_only_if_told():
 
 
 def test_labels_are_left_out():
-    reading = Columns.fit(customers().assign(target=1.5), {})
+    reading = Columns.fit(customers().assign(target=np.arange(60) % 7), {})
     assert "target" not in reading.features
     assert reading.describe().endswith("target: left out: labels, by its name")
     assert "target" in Columns.fit(customers().assign(target=np.arange(60) % 7), {"target": "number"}).features
+
+
+@pytest.mark.parametrize(
+    ("n", "values", "are"),
+    [
+        (60, lambda i: i % 7, True),
+        (60, lambda i: f"class {i % 7}", True),
+        (60, lambda i: i, False),
+        (60, lambda i: i % 7 + 0.5, False),
+        (40, lambda i: i, True),
+        (60, lambda i: f"{i % 7}.25", False),
+    ],
+)
+def test_a_name_alone_makes_no_labels(n, values, are):
+    table = pd.DataFrame({"a": np.linspace(0, 1, n), "target": [values(i) for i in range(n)]})
+    assert (Columns.fit(table, {}).columns[1].why == "labels, by its name") == are
 
 
 @pytest.mark.parametrize(

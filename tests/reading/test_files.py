@@ -5,6 +5,7 @@ import pickle
 import subprocess
 import sys
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -280,12 +281,32 @@ def test_what_separates_thousands(tmp_path, text, values, told):
     path = csv_file(tmp_path, text)
     reading = Columns.fit(read(path).X, {"b": "skip"})
     assert reading.columns[0].told == told
+    expected = Expected.by(SimpleNamespace(columns_=reading))
     for i, line in enumerate(text.splitlines()[1:]):
         one = csv_file(tmp_path, text.splitlines()[0] + "\n" + line + "\n")
-        assert reading.transform(read(one, expected=Expected.by(reading)).X).tolist() == [[values[i]]]
-        assert TextTable(one, Expected.by(reading)).encoded(reading.transform).block(0, 1, "cpu").tolist() == [
+        assert reading.transform(read(one, expected=expected).X).tolist() == [[values[i]]]
+        assert TextTable(one, expected).encoded(reading.transform).block(0, 1, "cpu").tolist() == [
             [pytest.approx(values[i])]
         ]
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet", "jsonl", "in parts"])
+def test_a_name_alone_makes_no_labels(tmp_path, ending):
+    frame = pd.DataFrame({"a": np.arange(60.0) / 7, "target": np.arange(60) / 4, "class": np.arange(60) % 3})
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    frame.to_parquet(tmp_path / "t.parquet")
+    frame.to_json(tmp_path / "t.jsonl", orient="records", lines=True)
+    path = tmp_path / f"t.{'csv' if ending == 'in parts' else ending}"
+    if ending == "in parts":
+        table = TextTable(path)
+        found, label = list(table.sample.columns), table.label
+    else:
+        X, _, label = read(path)
+        found = list(X.columns)
+    assert (found, label) == (["a", "target"], "class")
+    if ending != "in parts":
+        assert read(path, expected=Expected(features=frozenset({"class"}))).label is None
+    assert open_parquet(tmp_path / "t.parquet").columns == ["a", "target"]
 
 
 def test_the_column_of_labels_by_its_name(tmp_path):

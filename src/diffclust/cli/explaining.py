@@ -129,7 +129,7 @@ def report(
         return
     out = out or model / "report.html"
     check_out(out, folder=False, reads=source.data)
-    X, y, shown = read_for(saved, estimator, source)
+    X, y, shown, _ = read_for(saved, estimator, source)
     path = estimator.report(
         out,
         X,

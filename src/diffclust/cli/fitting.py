@@ -15,7 +15,7 @@ import typer
 from ..saving.folder import check_folder
 from .errors import UNSOUND, Wrong, say
 from .finished import FinishedFit, clusters_of
-from .folders import Source, beside, read_for, read_source, source_of, words_of
+from .folders import Read, Source, beside, read_for, read_source, source_of, words_of
 from .options import (
     ColumnOption,
     Config,
@@ -39,7 +39,7 @@ from .options import (
     wishes_of,
 )
 from .sigterm import Terminated
-from .tables import print_reading
+from .tables import print_labels, print_reading
 
 
 def fit(
@@ -82,14 +82,14 @@ def fit(
     from ..engine.distributed import distributed
 
     out = out or _free_folder(data)
-    record = TrainingRecord()
+    record, wishes = TrainingRecord(), wishes_of(column, skip)
     settings = {
         "random_state": seed,
         "n_init": restarts,
         "device": device,
         "verbose": not quiet and sys.stderr.isatty(),
         "checkpoint": checkpoint,
-        "columns": wishes_of(column, skip),
+        "columns": wishes,
         "callbacks": [record],
         **({} if epochs is None else {"epochs": epochs}),
         **settings_of(method, setting or []),
@@ -101,12 +101,15 @@ def fit(
             if processes.leads:
                 _check_places(data, out, checkpoint, resume)
             in_groups = Path(data).suffix == ".parquet" and Path(data).is_file() and not processes.alone
-            X, y, shown = (Path(data), None, None) if in_groups else read_source(source)
+            read = Read(Path(data), None, None) if in_groups else read_source(source, features=wishes or ())
+            X, y, shown = read[:3]
             own = _own_columns(source, shown, keep)
         given = estimator._read(X)  # and everything checked, before the reading is shown
         reading = given.attributes.get("columns_")
         if reading is not None and processes.leads and not as_json:
             print_reading(reading, len(given.rows), data)
+        if processes.leads and not as_json:
+            print_labels(source, read)
         began = time.perf_counter()
         with keeping_checkpoints(), _warning_later(), _told_how_to_go_on(checkpoint):
             estimator.fit(given)
@@ -232,19 +235,23 @@ def describe(
     from ..reading.parts import TextTable
     from ..reading.tables import Columns
 
-    X, y, _ = read_source(Source(data, label))
+    source, wishes = Source(data, label), wishes_of(column, skip)
+    read = read_source(source, features=wishes or ())
+    X, y = read[:2]
     looked_at = X.sample if isinstance(X, TextTable) else X
-    reading = Columns.fit(looked_at, wishes_of(column, skip)) if is_frame(looked_at) else None  # type: ignore[arg-type]
+    reading = Columns.fit(looked_at, wishes) if is_frame(looked_at) else None  # type: ignore[arg-type]
     classes = None if y is None else len({str(value) for value in y if value is not None})
     if as_json:
-        read = () if reading is None else reading.columns
-        columns = [{"told": each.told, **each.to_dict(), "words": None} for each in read]
-        print(json.dumps({"data": data, "shape": list(X.shape), "columns": columns, "classes": classes}))
+        looked_at = () if reading is None else reading.columns
+        columns = [{"told": each.told, **each.to_dict(), "words": None} for each in looked_at]
+        told = {"data": data, "shape": list(X.shape), "columns": columns, "classes": classes, "label": read.label}
+        print(json.dumps(told))
         return
     if reading is None:
         print(f"{data}: {X.shape[0]:,} rows of shape {tuple(X.shape[1:])}, numbers of type {X.dtype}.")
     else:
         print_reading(reading, X.shape[0], data)
+    print_labels(source, read)
     if classes is not None:
         print(f"Labels of {classes} classes were found; they are used only for scores.")
 
@@ -298,7 +305,7 @@ def predict(
     in_groups = Path(data).suffix == ".parquet" and Path(data).is_file() and not (keep or embeddings)
     source = source_of(saved, "predict", data, embeddings)
     in_groups = in_groups and words_of(saved) is None and source.label is None
-    X, _, shown = (Path(data), None, None) if in_groups else read_for(saved, estimator, source)
+    X, _, shown, _ = Read(Path(data), None, None) if in_groups else read_for(saved, estimator, source)
     own = _own_columns(source, shown, keep)
     given = read_rows(estimator, X, fitting=False)
     more = More(proba, own, estimator.names_ if names else ())

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -30,6 +31,7 @@ class Read(NamedTuple):
     X: Any
     y: Any
     shown: Any
+    label: str | None = None  # the column that y is from
 
 
 def beside(source: Source, record: "TrainingRecord") -> dict[str, bytes]:
@@ -39,17 +41,20 @@ def beside(source: Source, record: "TrainingRecord") -> dict[str, bytes]:
     return {RECORD: record.to_bytes(), SOURCE: _described(source)}
 
 
-def read_source(source: Source, **as_fitted: Any) -> Read:
-    """X and y; with embeddings, these are X."""
+def read_source(source: Source, *, features: Collection[str] = (), **as_fitted: Any) -> Read:
+    """X and y; with embeddings, these are X. `features` are columns that are no labels, whatever their names."""
+    from ..reading.delimited import Expected
     from ..reading.files import read
 
-    X, y, _ = read(source.data, label=source.label, label_is_there=not as_fitted, **as_fitted)
+    label_is_there = not as_fitted
+    as_fitted.setdefault("expected", Expected(features=frozenset(features)))
+    X, y, label = read(source.data, label=source.label, label_is_there=label_is_there, **as_fitted)
     if source.embeddings is None:
-        return Read(X, y, X)
+        return Read(X, y, X, label)
     rows = read(source.embeddings).X
     if len(rows) != X.shape[0]:
         raise Wrong(f"{source.embeddings} has {len(rows)} rows, but {source.data} has {X.shape[0]}.")
-    return Read(rows, y, X)
+    return Read(rows, y, X, label)
 
 
 def words_of(saved: "Saved") -> "Words | None":
@@ -82,7 +87,7 @@ def read_for(saved: "Saved", estimator: Any, source: Source) -> Read:
     sample, reading = estimator.shape_.row, getattr(estimator, "columns_", None)
     bits: Literal[8, 16] = 16 if estimator.image_divisor_ == 65535 else 8
     shape = sample if len(sample) == 3 else None
-    read = read_source(source, image_shape=shape, image_bits=bits, expected=Expected.by(reading))
+    read = read_source(source, image_shape=shape, image_bits=bits, expected=Expected.by(estimator))
     words = words_of(saved)
     if words is not None:  # of a model that was saved before tables were read
         if not is_frame(read.X) or "text" not in list(read.X.columns):

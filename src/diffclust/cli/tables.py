@@ -1,7 +1,10 @@
 """Tables on the terminal, and what is to be said of them."""
 
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .folders import Read, Source
 
 MANY = 40  # lines of a table
 
@@ -46,6 +49,16 @@ def print_reading(reading: Any, rows: int, data: str) -> None:
     if len(columns) < len(reading.columns):
         lines.append([f"{len(plain)} others", "number"])
     print_table([f"{rows:,} rows of {data}", "is read as"], lines)
+
+
+def print_labels(source: "Source", read: "Read") -> None:
+    """Which column is labels, where its name alone says so."""
+    if read.label is not None and source.label is None:
+        kind = "number" if read.y is not None and read.y.dtype.kind in "iu" else "category"
+        print(
+            f"Column {read.label!r} is taken as labels, not clustered by (--column {read.label}={kind} to use it, "
+            f"--label {read.label} if they are)."
+        )
 
 
 def print_unlabelled(y: Any) -> None:

@@ -67,12 +67,12 @@ def cells_of(values: Any) -> np.ndarray:
 def _as_array(values: Any) -> np.ndarray:
     kind = str(getattr(values, "dtype", ""))
     if hasattr(values, "to_list") and not kind.startswith(("float", "int", "uint", "datetime64[", "bool", "Float64")):
-        return _objects(values.to_list())  # nullable types, categories, polars
+        return objects(values.to_list())  # nullable types, categories, polars
     array = values.to_numpy() if hasattr(values, "to_numpy") else np.asarray(values)
-    return _objects(values.to_list()) if array.dtype.kind not in "iufMbOUST" else array
+    return objects(values.to_list()) if array.dtype.kind not in "iufMbOUST" else array
 
 
-def _objects(values: list[Any]) -> np.ndarray:
+def objects(values: list[Any]) -> np.ndarray:
     array = np.empty(len(values), object)
     array[:] = values
     return array
@@ -83,7 +83,7 @@ def _entry(value: Any) -> str | float | datetime | None:
     if isinstance(value, str):
         text = value.strip()
         return None if text.casefold() in BLANK else text
-    if value is None or value != value or str(value) in ("NaT", "<NA>"):
+    if value is None or str(value) in ("NaT", "<NA>") or value != value:  # <NA> is no truth value
         return None
     if isinstance(value, (bool, np.bool_)):
         return str(value)
@@ -115,7 +115,7 @@ def as_words(cells: np.ndarray) -> np.ndarray:
     if cells.dtype.kind == "O":
         return cells
     plain = [None if blank else spelled(v) for v, blank in zip(cells.tolist(), is_blank(cells), strict=True)]
-    return _objects(plain)
+    return objects(plain)
 
 
 def _parsed(cells: Iterable[Any], parse: Callable[[str], Any], empty: Any) -> tuple[list[Any], int]:

@@ -3,7 +3,7 @@
 import math
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from functools import cached_property
@@ -14,6 +14,7 @@ import scipy.sparse as sp
 
 from .cells import (
     as_words,
+    cells_of,
     date_style,
     dates,
     is_ambiguous,
@@ -21,6 +22,7 @@ from .cells import (
     is_unknown,
     number_style,
     numbers,
+    objects,
     style_and_sign,
 )
 from .texts import Words, is_without_spaces
@@ -31,6 +33,7 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 LABEL_COLUMNS = ("label", "labels", "y", "target", "class")
 TEXT_COLUMNS = ("text", "texts", "body", "content", "document")  # whatever is in them, if it is words
 MANY = 30  # categories a column keeps, the commonest: the rest are one, "other"
+CLASSES = 50  # different labels, from which on there are fewer than half as many as rows
 FEW = 10  # different words that are categories in any case
 LONG = 4  # words in a cell, on average, from which on a column is text
 LONG_WITHOUT_SPACES = 8  # the same in characters, for languages that put no spaces between words
@@ -354,8 +357,10 @@ def is_identifier(name: str) -> bool:
     return bool(IDENTIFIER.match(name) or CAMEL_IDENTIFIER.match(name))
 
 
-def label_column(names: Sequence[str], wanted: str | None = None) -> int | None:
-    """The place of the column that is labels: the one `wanted`, or else by its name."""
+def label_column(
+    names: Sequence[str], wanted: str | None = None, may_be: Callable[[int], bool] | None = None
+) -> int | None:
+    """The place of the column that is labels: the one `wanted`, or else by its name, if it `may_be` them."""
     if wanted is not None:
         if wanted not in names:
             there = ", ".join(map(repr, names[:10]))
@@ -363,10 +368,22 @@ def label_column(names: Sequence[str], wanted: str | None = None) -> int | None:
         return list(names).index(wanted)
     folded = [name.casefold() for name in names]
     known = [name for name in LABEL_COLUMNS if name != "y" or "x" not in folded]  # beside x, y is a coordinate
-    found = [i for i, name in enumerate(folded) if name in known]
+    found = [i for i, name in enumerate(folded) if name in known and (may_be is None or may_be(i))]
     if len(found) > 1:
         raise ValueError(f"{', '.join(repr(names[i]) for i in found)} could all be the labels. Keep one.")
     return found[0] if found else None
+
+
+def may_be_labels(values: Iterable[Any]) -> bool:
+    """Whether these are not quantities, which differ in most rows, or are no whole numbers."""
+    there = [word for word in as_words(cells_of(objects(list(values)))) if word is not None]
+    kinds = set(there)
+    if len(kinds) > max(CLASSES, len(there) / 2):
+        return False
+    try:
+        return all(float(word).is_integer() for word in kinds)
+    except ValueError:
+        return True
 
 
 def _days(moments: np.ndarray) -> np.ndarray:

@@ -4,22 +4,19 @@ import csv
 import gzip
 import io
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, TextIO
 
 import numpy as np
 
 from ..extras import extra
 from .cells import BLANK, NUMBERS, groups_thousands, may_be_thousands, written_as_numbers
-from .columns import NoSuchLabel, label_column
+from .columns import NoSuchLabel, label_column, may_be_labels
 from .frames import columns_of, frame_of, names_of_columns, with_decimal_sign
 from .unpacking import check_unpacked, unpack_limit
-
-if TYPE_CHECKING:
-    from .tables import Columns
 
 SEPARATORS = ("\t", ";", "|", ",")
 LOOK = 50  # lines from which the separator is told
@@ -35,15 +32,28 @@ class Expected:
         label: the column of labels.
         words: columns that a fitted model has as words, though they may look like numbers: "007", or "1.234" for 1234;
             None while a model is fitted.
+        features: columns that are no labels, whatever their names.
     """
 
     label: str | None = None
     words: frozenset[str] | None = None
+    features: frozenset[str] = frozenset()
 
     @classmethod
-    def by(cls, reading: "Columns | None", label: str | None = None) -> "Expected":
-        """For rows that a fitted model is to read."""
-        return cls(label, frozenset() if reading is None else frozenset(reading.kept_as_words))
+    def by(cls, fitted: Any) -> "Expected":
+        """For rows that a fitted estimator is to read."""
+        reading = getattr(fitted, "columns_", None)
+        if reading is None:
+            return cls(words=frozenset(), features=frozenset(getattr(fitted, "feature_names_in_", ())))
+        return cls(words=frozenset(reading.kept_as_words), features=frozenset(reading.names))
+
+    def label_among(self, names: Sequence[str], cells: Callable[[int], Iterable[Any]]) -> int | None:
+        """The place of the labels; while a model is fitted, a name is not enough if the cells tell otherwise."""
+
+        def may_be(place: int) -> bool:
+            return names[place] not in self.features and (self.words is not None or may_be_labels(cells(place)))
+
+        return label_column(names, self.label, may_be)
 
 
 FITTING = Expected()
@@ -130,7 +140,7 @@ def _cells_of_file(path: Path) -> tuple[list[str] | None, np.ndarray, str]:
 
 def _read(path: Path, expected: Expected) -> tuple[Any, list[str] | None, str | None]:
     start, table, separator = _cells_of_file(path)
-    names, features, place = features_of(start, table.shape[1], expected.label)
+    names, features, place = features_of(start, table, expected)
     named = start is not None
     X = typed_frame({names[i]: table[:, i] for i in features}, separator, expected if named else Expected.by(None))
     labels = None if place is None else [str(cell) for cell in table[:, place]]
@@ -175,14 +185,17 @@ def stripped(words: np.ndarray) -> np.ndarray:
     return np.array([word.strip() for word in words], object)
 
 
-def features_of(names: list[str] | None, width: int, label: str | None) -> tuple[list[str], list[int], int | None]:
-    """Names of all columns, the places of those that are features, and that of the labels."""
+def features_of(
+    names: list[str] | None, cells: np.ndarray, expected: Expected
+) -> tuple[list[str], list[int], int | None]:
+    """Names of all columns, the places of those that are features, and that of the labels, as some cells tell them."""
     named = names is not None
-    names = names or [f"column {i + 1}" for i in range(width)]
+    names = names or [f"column {i + 1}" for i in range(cells.shape[1])]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise ValueError(f"there is more than one column named {', '.join(map(repr, twice))}: rename them.")
-    place = label_column(names, label) if named or label is not None else None
+    by_name = named or expected.label is not None
+    place = expected.label_among(names, lambda i: cells[:, i]) if by_name else None
     others = [place] + ([0] if names[0] == "" else [])  # a first column without a name numbers the rows
     features = [i for i in range(len(names)) if i not in others]
     if not features:

@@ -36,7 +36,8 @@ def read(
     .parquet, .feather
     .jsonl          a JSON object a line, each name a column; also .gz and .zst
                     Tables are DataFrames where pandas is installed. The column `label`, or else one named label,
-                    labels, y, target or class is y ("y" beside "x" is not); a first column without a name is an index,
+                    labels, y, target or class is y ("y" beside "x" is not, nor are fractions, nor more than 50
+                    different words in most of the rows); a first column without a name is an index,
                     not data; in y, None stands for a label that is missing
     a folder        images, in sorted order, brought to the commonest size and grey if all are, or to
                     `image_shape` (channels, h, w) as an earlier fit saw them; what is transparent is laid on white;

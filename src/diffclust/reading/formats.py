@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ..extras import extra
 from ..metrics import is_labelled
-from .columns import LABEL_COLUMNS, NoSuchLabel, label_column
+from .columns import LABEL_COLUMNS, NoSuchLabel
 from .delimited import COMPRESSED, FITTING, Expected, columns_as_written, read_bytes, read_delimited
 from .frames import columns_of, frame_of
 from .unpacking import TooMuch, check_unpacked
@@ -150,7 +150,7 @@ def _read_delimited(path: Path, expected: Expected) -> Table:
     return Table(X, None if labels is None else _labels(labels), name)
 
 
-def open_parquet(path: Path, reading: "Columns | None" = None) -> "ParquetRows":
+def open_parquet(path: Path, reading: "Columns | None" = None, expected: Expected = FITTING) -> "ParquetRows":
     """A .parquet file whose row groups are read when they are needed: numbers, but for a column of labels, or else a
     table as `reading` has it."""
     from .sources import ParquetRows
@@ -161,7 +161,7 @@ def open_parquet(path: Path, reading: "Columns | None" = None) -> "ParquetRows":
         raise FileNotFoundError(f"No such file: {path}")
     try:
         file = parquet.ParquetFile(path)
-        columns = _feature_columns(file.schema_arrow) if reading is None else file.schema_arrow.names
+        columns = _feature_columns(file, expected) if reading is None else file.schema_arrow.names
         groups = [file.metadata.row_group(i).num_rows for i in range(file.metadata.num_row_groups)]
         if file.metadata.num_rows == 0:
             raise ValueError("it is empty: 0 rows.")
@@ -173,18 +173,24 @@ def open_parquet(path: Path, reading: "Columns | None" = None) -> "ParquetRows":
     return ParquetRows(file, columns, reading)
 
 
-def _feature_columns(schema: Any) -> list[str]:
+def _feature_columns(file: Any, expected: Expected) -> list[str]:
     """All but the labels and the index of a DataFrame, if they are numbers."""
     from pyarrow import types
 
+    schema = file.schema_arrow
     index = (schema.pandas_metadata or {}).get("index_columns", [])  # names; a counting index is a dict, and no column
     columns = [name for name in schema.names if name not in index]
-    label = label_column(columns)
+    label = expected.label_among(columns, lambda i: _first_of(file, columns[i]))
     names = [name for i, name in enumerate(columns) if i != label]
     kinds = {name: schema.field(name).type for name in names}
     numeric = (types.is_integer, types.is_floating, types.is_boolean)
     _check_columns([name for name, kind in kinds.items() if not any(is_kind(kind) for is_kind in numeric)], len(names))
     return names
+
+
+def _first_of(file: Any, name: str) -> list[Any]:
+    """The cells of a column in the first row group."""
+    return file.read_row_group(0, columns=[name]).column(name).to_pylist() if file.num_row_groups else []
 
 
 def _check_columns(words: list[str], n_features: int) -> None:
@@ -286,7 +292,7 @@ def _labelled(table: Any, expected: Expected) -> Table:
     from pandas.api.types import is_numeric_dtype
 
     names = list(table.columns)
-    place = label_column(names, expected.label)
+    place = expected.label_among(names, lambda i: table.iloc[:, i].tolist())
     X = table if place is None else table.drop(columns=names[place])
     if X.shape[1] == 0:
         raise ValueError("there are no columns besides the labels.")
@@ -313,7 +319,7 @@ def _read_lines(path: Path, expected: Expected) -> Table:
         if nested is not None:
             raise ValueError(f"{path}, line {number}: {nested!r} is not a plain value: use separate columns.")
     try:
-        place = label_column(names, expected.label)
+        place = expected.label_among(names, lambda i: [entry.get(names[i]) for _, entry in entries])
     except ValueError as error:
         raise type(error)(f"{path}: {error}") from error
     columns = {}

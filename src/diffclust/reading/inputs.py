@@ -25,7 +25,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset
 from ..engine.data import CHUNK, Data
 from ..engine.rows import ArrayRows, DatasetRows, Rows, SparseRows, TensorRows, sample
 from . import formats
-from .delimited import FITTING, Expected
+from .delimited import Expected
 from .frames import is_frame
 from .origin import origin_of
 from .parts import TextTable
@@ -90,7 +90,8 @@ def read_rows(estimator: Any, X: Any, *, fitting: bool) -> Given:
     if isinstance(X, DataLoader):
         X = X.dataset
     if isinstance(X, (str, os.PathLike)):
-        X = _opened(Path(X), None if fitting else estimator)
+        wished = frozenset(getattr(estimator, "columns", None) or ())
+        X = _opened(Path(X), None if fitting else estimator, wished)
     if not fitting:
         _check_single(estimator.shape_.row, X)
     if type(X) is np.ndarray and not fitting and vars(estimator).get("columns_") is None:
@@ -197,15 +198,16 @@ def _given_by(reading: Columns, rows: Rows) -> Given:
     return Given(rows, Shape("rows", rows.row_shape), _numpy, attributes, scale)
 
 
-def _opened(path: Path, fitted: Any) -> Any:
+def _opened(path: Path, fitted: Any, wished: frozenset[str]) -> Any:
     """A file that is read as it is needed, as a fitted estimator reads it, if there is one."""
     reading = getattr(fitted, "columns_", None)
+    expected = Expected(features=wished) if fitted is None else Expected.by(fitted)
     if path.suffix == ".npy":
         return formats.read_npy(path).X
     if path.suffix == ".parquet":
-        return formats.open_parquet(path, reading)
+        return formats.open_parquet(path, reading, expected)
     if any(path.name.lower().endswith(ending) for ending in formats.DELIMITED):
-        return TextTable(path, FITTING if fitted is None else Expected.by(reading))
+        return TextTable(path, expected)
     raise ValueError(
         f"{path}: estimators read .npy, .parquet, .csv and .tsv files themselves; for others see "
         "diffclust.reading.files.read."

@@ -15,7 +15,7 @@ from array import array
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -24,7 +24,18 @@ import scipy.sparse as sp
 
 from ..extras import extra
 from .columns import NoSuchLabel
-from .delimited import FITTING, Expected, features_of, separator_of, stacked, stripped, table_lines, typed, typed_frame
+from .delimited import (
+    FITTING,
+    HEAD,
+    Expected,
+    features_of,
+    separator_of,
+    stacked,
+    stripped,
+    table_lines,
+    typed,
+    typed_frame,
+)
 from .frames import Frame
 
 if TYPE_CHECKING:
@@ -62,8 +73,9 @@ class TextTable:
             self.separator = "\t" if ".tsv" in path.suffixes else self._tell_separator()
             with self._text() as text:
                 start, self.width, lines = table_lines(text, self.separator)
-                self.names, self.features, self.place = features_of(start, self.width, expected.label)
-                self._look(lines, expected if start is not None else Expected.by(None))
+                head = list(islice(lines, HEAD))
+                self.names, self.features, self.place = features_of(start, stacked(head, self.width), expected)
+                self._look(chain(head, lines), expected if start is not None else Expected.by(None))
 
     @property
     def label(self) -> str | None:

@@ -18,7 +18,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from .cells import as_words, cells_of
-from .columns import KINDS, Column, Kind, is_identifier, label_column
+from .columns import KINDS, Column, Kind, is_identifier, label_column, may_be_labels
 from .filling import Fill
 from .frames import columns_of, decimal_sign_of, frame_of, is_frame, names_of_columns
 
@@ -48,8 +48,8 @@ class Columns:
         names = _checked_names(X)
         wishes = _checked_wishes(wishes, names)
         unsaid = [name for name in names if name not in wishes]
-        label = label_column(unsaid)
         cells = _cells(X, names)
+        label = label_column(unsaid, may_be=lambda i: may_be_labels(as_words(cells[unsaid[i]])))
         columns = tuple(
             Column.of_labels(name)
             if label is not None and name == unsaid[label]
