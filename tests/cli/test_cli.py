@@ -750,6 +750,12 @@ def test_reproduce_show_writes_nothing(works, tmp_path, small_table):
     assert sorted(tmp_path.rglob("*")) == before
 
 
+def test_reproduce_says_where_there_are_no_recorded_runs(works, refused, small_table):
+    says = "There are no recorded runs in benchmarks/results"
+    assert says in works("reproduce", "--list")
+    refused("reproduce", "some/figure", "--show", says=says)
+
+
 def test_reproduce_a_part_elsewhere(works, tmp_path, small_table):
     words = ("reproduce", "some/figure", "--results", "r", "--checkpoint", "c", "--device", "cpu")
     assert "seed 0:" in works(*words, "--only", "k-means", "--seeds", "1")

@@ -1,6 +1,7 @@
 """The printed table, from runs made up so that every figure can be checked by hand."""
 
 import math
+from dataclasses import replace
 
 import pytest
 from scipy.stats import t
@@ -162,3 +163,18 @@ def test_markdown(records):
 def test_tables_without_runs_are_printed_too(records, name):
     shown = printed(find(name), records)
     assert {len(line) for line in shown.lines} == {len(shown.header)}
+
+
+def test_a_column_is_of_one_data_set_whatever_the_order_of_rows(records):
+    one = find("tell/table2")
+    backwards = replace(one, rows=one.rows[::-1])
+    for number, row in enumerate(one.rows):
+        if row.spec and row.published:
+            records.add("a", [outcome(row.spec, 0, number)])
+
+    def cells(table):
+        shown = printed(table, records)
+        columns = {name: i for i, name in enumerate(shown.header) if i > 1}
+        return {(line[0], line[1]): {name: line[i] for name, i in columns.items()} for line in shown.lines}
+
+    assert cells(backwards) == cells(one)

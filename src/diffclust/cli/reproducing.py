@@ -43,8 +43,12 @@ def reproduce(
 
     folder = results or Path("runs/reproduce-quick" if quick else "benchmarks/results")
     check_out(folder, folder=True, option="--results")
+    nothing = f"There are no recorded runs in {folder}: ours are in benchmarks/results of the repository (--results)."
     if show_all or not table:
-        return _list_tables(list(TABLES.values()), Records(folder))
+        _list_tables(list(TABLES.values()), Records(folder))
+        if not Records(folder).outcomes:
+            print(nothing)
+        return
     wanted = find(table)
     wanted = wanted.only(only) if only else wanted
     wanted = wanted.quick() if quick else wanted
@@ -53,6 +57,8 @@ def reproduce(
     count = seeds or (2 if quick else wanted.seeds)
     records = Records(folder)
     whole = True
+    if show and not records.outcomes:
+        raise Wrong(nothing)
     if not show:
         from ..reproduce.run import Runner
 

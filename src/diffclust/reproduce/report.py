@@ -216,20 +216,21 @@ def _sets(table: PaperTable, records: Records, seeds: int) -> Printed:
         if method not in again and not table.whole:
             continue
         values = [float(figures[name]) for name in sets]
-        lines.append([method, "paper" if method in again else NOT_AGAIN, *figures.values(), *_summary(values)])
-        ours: dict[str, list[Row]] = {}
+        lines.append([method, "paper" if method in again else NOT_AGAIN, *(figures[name] for name in sets), *_summary(values)])
+        ours: dict[str, dict[str, Row]] = {}
         for row in table.rows:
             if row.published and row.published[1] == method:
-                ours.setdefault(row.label, []).append(row)
+                ours.setdefault(row.label, {})[row.published[0]] = row
         for label, rows in ours.items():
-            outcomes = [records.of(row.spec) if row.spec else [] for row in rows]
+            specs = [rows[name].spec if name in rows else None for name in sets]
+            outcomes = [records.of(spec) if spec else [] for spec in specs]
             if not any(outcomes):
-                lines.append([label, rows[0].reason, *("" for _ in sets), "", "", ""])
+                lines.append([label, next(iter(rows.values())).reason, *("" for _ in sets), "", "", ""])
                 continue
             means = [mean(o.figures["acc"] for o in runs) if runs else None for runs in outcomes]
             cells = [f"{value:.2f}" if value is not None else "" for value in means]
             known = [value for value in means if value is not None]
-            counts = sorted({len(runs) for runs in outcomes})
+            counts = sorted({len(runs) for runs, spec in zip(outcomes, specs, strict=True) if spec})
             many = f"mean of {'-'.join(map(str, dict.fromkeys((counts[0], counts[-1]))))}"
             complete = counts[0] >= seeds
             lines.append([label, many if complete else f"{many} (of {seeds})", *cells, *_summary(known)])
