@@ -28,7 +28,7 @@ HOOKS = (
     "first_centers",
     "is_joint",
     "network_options",
-    "offline",
+    "why_not_online",
     "online_learner",
     "online_step",
     "pretraining",
