@@ -28,13 +28,13 @@ HOOKS = (
     "first_centers",
     "is_joint",
     "network_options",
-    "offline",
     "online_learner",
     "online_step",
     "pretraining",
     "pretraining_plan",
     "resume_stream",
     "stream_state",
+    "why_not_online",
 )
 FAMILIES = {PrototypeClusterer: "shared-parameters", AutoencoderClusterer: "family-parameters"}
 # numpy's ArrayLike and NDArray as Sphinx spells them out, in signatures with and without the names of modules.

@@ -1,5 +1,8 @@
 """The loop, the data and the runtime, apart from any method."""
 
+import inspect
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -14,6 +17,7 @@ from diffclust.engine.model import Trainable
 from diffclust.engine.phase import Phase, set_rate
 from diffclust.engine.rows import ArrayRows, TensorRows
 from diffclust.engine.runtime import choose_device, restart_seeds, seeded
+from diffclust.estimator.base import PrototypeClusterer
 
 CPU = torch.device("cpu")
 
@@ -281,3 +285,26 @@ def test_a_run_can_fall_back_twice_to_one_state(build):
         assert kept.is_finite()
         moments = [value for state in optimizer.state.values() for value in state.values() if torch.is_tensor(value)]
         assert all(value.isfinite().all() for value in moments)
+
+
+def test_a_reader_comes_from_fit_to_the_gradients_in_five_calls(blobs, monkeypatch):
+    """And none of them is a generator, in which it would be hard to say what runs when."""
+    ways, backward = [], torch.autograd.backward
+
+    def watched(*arguments, **options):
+        calls = [frame for frame in inspect.stack() if "diffclust" in Path(frame.filename).parts][::-1]
+        ways.append([frame.frame.f_code for frame in calls])
+        backward(*arguments, **options)
+
+    monkeypatch.setattr(torch.autograd, "backward", watched)
+    TELL(3, pretrain_epochs=1, epochs=1, random_state=0, device="cpu").fit(blobs[0])
+    assert all(way[0].co_name == "fit" and len(way) - 1 <= 5 for way in ways)
+    assert not any(code.co_flags & inspect.CO_GENERATOR for way in ways for code in way)
+
+
+def test_a_method_without_a_model_says_so(blobs):
+    class Empty(PrototypeClusterer):
+        pass
+
+    with pytest.raises(NotImplementedError, match="Empty has no build_model"):
+        Empty(3).fit(blobs[0])

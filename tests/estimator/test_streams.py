@@ -20,7 +20,7 @@ from diffclust import DCN, TELL, AEKMeans, DeepKMeans, KMeansNet, metrics
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
-OFFLINE = [name for name in ESTIMATORS if getattr(diffclust, name)().offline()]
+OFFLINE = [name for name in ESTIMATORS if getattr(diffclust, name)().why_not_online()]
 ONLINE = [name for name in ESTIMATORS if name not in OFFLINE]
 # what is not a method's own is tried with a rule of a constant step and with one of running means
 two_online = pytest.mark.parametrize("online", ["TELL", "DCN"], indirect=True)

@@ -12,7 +12,6 @@ from diffclust import KMeansNet
 from diffclust.engine.data import Batch, Data
 from diffclust.engine.phase import Phase
 from diffclust.engine.rows import TensorRows
-from diffclust.methods.kmeansnet import ALPHA_GRID
 from diffclust.nn import DenseAutoencoder
 from diffclust.reproduce.kmeansnet import FIVE
 
@@ -53,12 +52,8 @@ def test_the_autoencoder_learns_from_whole_rows():
     assert losses["reconstruction"].item() == pytest.approx(expected.item(), rel=1e-5)
 
 
-def test_the_grid_is_the_papers():
-    assert pytest.approx([1e-5, 5e-5, 1e-4, 5e-4, 1e-3, 5e-3, 1e-2, 5e-2, 0.1, 0.5, 1, 5]) == list(ALPHA_GRID)
-
-
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.parametrize("alpha", ALPHA_GRID)
+@pytest.mark.parametrize("alpha", [1e-5, 5e-5, 1e-4, 5e-4, 1e-3, 5e-3, 1e-2, 5e-2, 0.1, 0.5, 1, 5])  # the paper's
 def test_the_default_does_not_collapse_for_any_alpha_of_the_grid(spheres, alpha):
     X, y = spheres
     model = KMeansNet(5, alpha=alpha, network="identity", epochs=50, random_state=0).fit(X)

@@ -3,7 +3,6 @@
 import contextlib
 import os
 import warnings
-from abc import abstractmethod
 from collections.abc import Iterator
 from typing import Any, ClassVar, Self
 
@@ -100,9 +99,9 @@ class PrototypeClusterer(
 
     # ---- what a method says
 
-    @abstractmethod
     def build_model(self, autoencoder: Autoencoder, n_samples: int) -> ClusterModel:
         """The network with the method's cluster layer and loss."""
+        raise NotImplementedError(f"{type(self).__name__} has no build_model: a method says there what is trained.")
 
     def network_options(self) -> dict[str, dict[str, Any]]:
         """Constructor arguments for each kind of network that differ from the defaults for this method."""

@@ -108,8 +108,8 @@ class Online:
 
     # ---- what a method says
 
-    def offline(self) -> str:
-        """Why the method cannot learn online with its settings; None if it can."""
+    def why_not_online(self) -> str:
+        """Why the method cannot learn online with its settings; "" if it can."""
         return "it has no rule for single batches"
 
     def online_step(self, model: Any, arrived: Arrived) -> None:
@@ -122,7 +122,7 @@ class Online:
 
     # ---- learning
 
-    @available_if(lambda self: not self.offline())
+    @available_if(lambda self: not self.why_not_online())
     def partial_fit(self, X: Any, y: Any = None, *, learn_network: bool = False) -> Self:
         """Update the model with a new batch: the centres move, and cluster 3 stays cluster 3.
 
@@ -298,7 +298,7 @@ class Online:
                 now[name] = self._temperature_of(now["model_"], first)
                 return now[name]
             if name == "partial_fit":
-                raise AttributeError(f"{type(self).__name__} does not learn online: {self.offline()}.")
+                raise AttributeError(f"{type(self).__name__} does not learn online: {self.why_not_online()}.")
             return object.__getattribute__(self, name)  # which says why: a property may have its own reason
 
     @staticmethod

@@ -80,5 +80,5 @@ class AEKMeans(AutoencoderClusterer):
     def is_joint(self) -> bool:
         return False
 
-    def offline(self) -> str:
+    def why_not_online(self) -> str:
         return ""

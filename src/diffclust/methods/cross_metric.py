@@ -318,5 +318,5 @@ class CrossMetric(AutoencoderClusterer):
     def pretraining(self, model: ClusterModel) -> Pretraining:
         return Pretraining(model, noise=self.noise)
 
-    def offline(self) -> str:
+    def why_not_online(self) -> str:
         return "its predictions depend on frequencies over all rows"

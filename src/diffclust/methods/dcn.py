@@ -109,7 +109,7 @@ class DCN(AutoencoderClusterer):
         },
     }
 
-    def offline(self) -> str:
+    def why_not_online(self) -> str:
         return ""
 
     def online_step(self, model: Any, arrived: Arrived) -> None:

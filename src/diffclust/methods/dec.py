@@ -135,7 +135,7 @@ class SelfSharpening(AutoencoderClusterer):
         wanted = min(LONGEST_INTERVAL, n_samples // PAPERS_BATCH) if self.interval == "auto" else int(self.interval)
         return max(1, wanted)
 
-    def offline(self) -> str:
+    def why_not_online(self) -> str:
         return "its target needs all rows"
 
 

@@ -229,5 +229,5 @@ class DeepKMeans(AutoencoderClusterer):
             return annealing_schedule() if self.annealing else (SHARP,)
         return [float(alpha) for alpha in self.alphas]
 
-    def offline(self) -> str:
+    def why_not_online(self) -> str:
         return "under a distance of your own the mean is not the centre" if callable(self.distance) else ""

@@ -40,7 +40,6 @@ from ..nn.ops import hard
 from .moving import CenterUpdate, MovingCenters
 
 KEEP_FROM = 0.95  # of the effective clusters at the start: a state with fewer is not kept, however small its scatter
-ALPHA_GRID = tuple(m * 10.0**p for p in range(-5, 1) for m in (1, 5))
 
 
 class KMeansNetModel(MovingCenters):
@@ -237,7 +236,7 @@ class KMeansNet(PrototypeClusterer):
     def is_joint(self) -> bool:
         return self.joint
 
-    def offline(self) -> str:
+    def why_not_online(self) -> str:
         return "decoupled weights have no centres to move; use decoupled=False" if self.decoupled else ""
 
     def online_step(self, model: Any, arrived: Arrived) -> None:

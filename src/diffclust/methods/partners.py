@@ -80,5 +80,5 @@ class PartnerClusterer(PrototypeClusterer):
             self.n_clusters, autoencoder.embedding_dim, assignment="softmax", alpha=alpha, sphere=sphere
         )
 
-    def offline(self) -> str:
+    def why_not_online(self) -> str:
         return "its loss needs many rows at once"

@@ -287,7 +287,7 @@ class SpectralNet(PrototypeClusterer):
         siamese = [] if wish == 0 else [("siamese", Siamese(model), epochs if wish == "auto" else int(wish))]
         return [("pretraining", Pretraining(model), epochs), *siamese]
 
-    def offline(self) -> str:
+    def why_not_online(self) -> str:
         return "its map depends on the graph of all rows"
 
     def build_model(self, autoencoder: Autoencoder, n_samples: int) -> SpectralNetModel:

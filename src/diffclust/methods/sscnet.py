@@ -162,7 +162,7 @@ class SSCNet(PrototypeClusterer):
     def pretraining(self, model: Any) -> SparseCoding:
         return SparseCoding(model)
 
-    def offline(self) -> str:
+    def why_not_online(self) -> str:
         return ""
 
     def online_step(self, model: Any, arrived: Arrived) -> None:

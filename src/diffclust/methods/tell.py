@@ -207,7 +207,7 @@ class TELL(PrototypeClusterer):
     def is_joint(self) -> bool:
         return self.joint
 
-    def offline(self) -> str:
+    def why_not_online(self) -> str:
         return ""
 
     def online_step(self, model: Any, arrived: Arrived) -> None:

@@ -137,7 +137,7 @@ class VaDE(AutoencoderClusterer):
     def build_model(self, autoencoder: Autoencoder, n_samples: int) -> VaDEModel:
         return VaDEModel(autoencoder, GaussianMixture(self.n_clusters, autoencoder.embedding_dim), self)
 
-    def offline(self) -> str:
+    def why_not_online(self) -> str:
         return "weights and variances of the mixture would not follow its means"
 
     def network_options(self) -> dict[str, dict[str, Any]]:

@@ -203,12 +203,25 @@ class Heavier(DCNModel):
         return {name: self.factor * value for name, value in super().loss(batch).items()}
 
 
-def test_a_loss_of_ones_own_is_not_stacked_by_an_inherited_word(data):
+class Shifted(DCNModel):
+    shift = 1.0
+
+    def represent(self, x):
+        return super().represent(x) + self.shift
+
+
+class Watched(DCNModel):
+    def after_step(self, batch):
+        super().after_step(batch)
+
+
+@pytest.mark.parametrize(("kind", "stacked"), [(Heavier, False), (Shifted, False), (Watched, True)])
+def test_a_loss_of_ones_own_is_not_stacked_by_an_inherited_word(data, kind, stacked):
     phase = phase_of(DCN, {}, 0, data)
     assert stack_key_of(phase) is not None
-    phase.model.__class__ = Heavier
+    phase.model.__class__ = kind
     assert phase.model.stack_key() is not None
-    assert stack_key_of(phase) is None
+    assert (stack_key_of(phase) is not None) == stacked
 
 
 def test_stacks_end_with_their_phases_and_members(data, monkeypatch):

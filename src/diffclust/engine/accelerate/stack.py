@@ -5,7 +5,7 @@ weights and buffers of all runs lie in common tensors, one beside the other, and
 a kernel works on all of them. A model holds views of its part, so that whatever else is done to it is done as ever.
 """
 
-import math
+import itertools
 from collections.abc import Hashable, Sequence
 from dataclasses import fields
 
@@ -19,6 +19,12 @@ from ..phase import Phase, tensors_of
 from ..runtime import Randomness, autocast
 
 Members = Sequence[tuple[Phase, Randomness]]
+
+# what each model of a stack does by itself
+BESIDE_THE_LOSS = {
+    "prepare", "rate", "figures", "refresh", "reconstruct", "before_training", "before_epoch", "after_backward",
+    "after_step", "after_epoch", "after_training", "training_state", "load_training_state", "hold_centers",
+}  # fmt: skip
 
 
 def stack_key_of(phase: Phase) -> Hashable | None:
@@ -34,10 +40,11 @@ def stack_key_of(phase: Phase) -> Hashable | None:
 
 
 def _inherits_stack_key(model: Trainable) -> bool:
-    """Whether a subclass defines its own loss but not its own `stack_key`: the inherited one does not know what the
-    new loss depends on."""
-    depth = {name: i for i, cls in reversed(list(enumerate(type(model).__mro__))) for name in vars(cls)}
-    return any(depth.get(name, math.inf) < depth["stack_key"] for name in ("loss", "embed", "clustering_loss"))
+    """Whether a subclass defines something that its loss may call but not its own `stack_key`: the inherited one does
+    not know what that depends on."""
+    subclasses = itertools.takewhile(lambda cls: "stack_key" not in vars(cls), type(model).__mro__)
+    defined = {name for cls in subclasses for name in vars(cls) if not name.startswith(("__", "_abc_"))}
+    return bool(defined - BESIDE_THE_LOSS)
 
 
 class _Loss(nn.Module):
