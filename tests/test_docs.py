@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 SOURCES = sorted(DOCS.glob("*.md"))
 METHODS_OF_THE_GUIDE = {"TELL": TELL, "AEKMeans": AEKMeans, "DCN": DCN, "DeepKMeans": DeepKMeans}
-SHARED = {"guide": METHODS_OF_THE_GUIDE, "number": METHODS_OF_THE_GUIDE}
+SHARED = {"guide": METHODS_OF_THE_GUIDE, "number.head": METHODS_OF_THE_GUIDE}
 BUILT_WHOLE = {"tutorial"}  # from a notebook
 GENERATED = {path.name.removesuffix(".head.md") for path in DOCS.glob("*.head.md")}
 
@@ -213,7 +213,7 @@ def test_commands_exist(path):
 def page_writers(monkeypatch):
     monkeypatch.syspath_prepend(ROOT / "benchmarks")
     monkeypatch.syspath_prepend(DOCS)
-    names = ("choose", "papers", "letter", "llms", "gallery", "ideas", "notebook", "readable", "reference")
+    names = ("choose", "measured", "papers", "letter", "llms", "gallery", "ideas", "notebook", "readable", "reference")
     return {name: importlib.import_module(name) for name in names}
 
 
@@ -327,6 +327,47 @@ def test_the_pages_have_the_recorded_figures(page_writers):
     assert letter.count("|---") > 20
     for text in (papers, choose, letter):
         assert "{{" not in text
+
+
+@pytest.mark.parametrize("name", ["rows", "rows_more", "number"])
+def test_pages_on_rows_and_numbers_are_filled_from_the_runs(page_writers, name):
+    text = page_writers["measured"].page((DOCS / f"{name}.head.md").read_text(), ROOT / "benchmarks" / "results")
+    assert "{{" not in text
+    assert not re.search(r"\bnan\b", text)
+    tables = re.findall(r"(?:^ *\|.*\n)+", text, re.MULTILINE)
+    for table in tables:  # a cell for every title
+        assert len({line.count("|") for line in table.splitlines()}) == 1, table
+
+
+def test_figures_of_rows_are_means_over_seeds_then_sets(page_writers):
+    runs = pd.read_csv(ROOT / "benchmarks" / "results" / "rows.csv")
+    means = runs[runs.method == "TELL"].groupby("data")[["acc", "nmi"]].mean()
+    one = runs[(runs.method == "TELL") & (runs.data == "acsf1")]
+    plain, standardised = (
+        runs[runs.method == name].groupby("data").acc.mean() for name in ("k-means", "k-means, standardised")
+    )
+
+    def filled(mark):
+        return page_writers["measured"].page(mark, ROOT / "benchmarks" / "results")
+
+    assert filled("{{both rows | TELL}}") == f"{means.acc.mean():.1f} / {means.nmi.mean():.1f}"
+    assert filled("{{spread rows | TELL | acsf1}}").startswith(f"{one.acc.mean():.1f} ± {one.acc.std():.1f} / ")
+    assert filled("{{fallbacks rows | TELL | acsf1}}") == f"{(one.network == 'ScaledRows').sum()} of {len(one)}"
+    assert filled("{{acc rows | k-means, better scaling}}") == f"{np.maximum(plain, standardised).mean():.1f}"
+    assert filled("{{cells rows | bbc}}").count("|") == 2
+    with pytest.raises(ValueError, match="no runs of 'DCN'"):
+        filled("{{acc rows_more | DCN | r8}}")
+
+
+def test_the_readme_has_the_figures_of_the_sets_kept_aside(page_writers):
+    aside = (
+        "TELL had {{acc rows_unseen | TELL, rules before one column of another unit | OTHERS}} (two seeds), "
+        "UMAP + k-means {{acc rows_unseen | UMAP + k-means, usual scaling | OTHERS}} (one), "
+        "k-means on standardised columns {{acc rows_unseen | k-means, standardised | OTHERS}}, and k-means in the "
+        "better of two scalings, picked by the labels, {{acc rows_unseen | k-means, better scaling | OTHERS}}"
+    )
+    figures = page_writers["measured"].page(aside, ROOT / "benchmarks" / "results")
+    assert figures in " ".join((ROOT / "README.md").read_text().split())
 
 
 def test_llms_txt_has_every_page_of_the_index(page_writers, tmp_path):
