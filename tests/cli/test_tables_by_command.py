@@ -69,6 +69,23 @@ def test_kept_columns_are_as_the_file_has_them(works, tmp_path, ending):
     assert kept["sku"][1] == "0001"
 
 
+def test_codes_are_left_out_and_said(works, tmp_path):
+    rows = [f"{401 * i + 1067:05},{i % 2:02},{i % 2 * 9 + i / 64},{i + 5}" for i in range(30)]
+    (tmp_path / "t.csv").write_text("PLZ,kind,a,n\n" + "\n".join(rows) + "\n")
+    out = works("describe", "t.csv")
+    assert "left out: looks like a code; --column PLZ=number to use it" in out
+    assert "left out: it counts the rows; --column n=number to use it" in out
+    assert "category, 2 values" in out
+    assert "looks like" not in works("describe", "t.csv", "--column", "PLZ=number")
+    works("fit", "t.csv", "-k", 2, "--out", "a", *SHORT)
+    works("predict", "a", "t.csv", "--out", "n.csv")
+    labels = pd.read_csv("a/labels.csv")["label"]
+    assert (pd.read_csv("n.csv")["label"] == labels).all()
+    (tmp_path / "one.csv").write_text(f"PLZ,kind,a,n\n{rows[3]}\n")
+    works("predict", "a", "one.csv", "--out", "n.csv")
+    assert pd.read_csv("n.csv")["label"][0] == labels[3]
+
+
 def test_a_folder_of_its_own(works, tmp_path, customers):
     for name in ("runs/t", "runs/t-2"):
         assert f"Saved to {name}:" in works("fit", customers, "-k", 2, *SHORT)

@@ -13,7 +13,7 @@ from typing import Any, TextIO
 import numpy as np
 
 from ..extras import extra
-from .cells import BLANK, NUMBERS, groups_thousands, may_be_thousands, written_as_numbers
+from .cells import BLANK, NUMBERS, groups_thousands, is_code, may_be_thousands, written_as_numbers
 from .columns import NoSuchLabel, label_column, may_be_labels
 from .frames import columns_of, frame_of, names_of_columns, with_decimal_sign
 from .unpacking import check_unpacked, unpack_limit
@@ -175,10 +175,11 @@ def decimal_sign(columns: Iterable[np.ndarray], separator: str) -> str | None:
 
 
 def _says_more(words: np.ndarray, decimal: str | None) -> bool:
-    """Whether floats would not do for these numbers: 1.234 may be 1234."""
-    return decimal != "." and all(
-        may_be_thousands(written_as_numbers(some), ".", decimal) for some in (words[:HEAD], words)
-    )
+    """Whether floats would not do for these numbers: 1.234 may be 1234, and 007 is no 7."""
+    parts = (words[:HEAD], words)
+    if any(word[:1] == "0" for word in words) and all(map(is_code, parts)):
+        return True
+    return decimal != "." and all(may_be_thousands(written_as_numbers(part), ".", decimal) for part in parts)
 
 
 def stripped(words: np.ndarray) -> np.ndarray:

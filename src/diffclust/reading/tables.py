@@ -123,7 +123,7 @@ class Columns:
     def captions(self, X: Any) -> list[str] | None:
         """What to call each row: its text, or else what the first column of different words says."""
         called = [column.name for column in self.used if column.kind == "text"]
-        called += [column.name for column in self.columns if column.why == "all distinct"]
+        called += [column.name for column in self.columns if column.why in ("all distinct", "count")]
         given = {str(name) for name in names_of_columns(X)} if is_frame(X) else set()
         name = next((name for name in called if name in given), None)
         return None if name is None else [word or "" for word in as_words(_cells(X, [name])[name])]
