@@ -3,10 +3,13 @@
 import gzip
 import json
 import re
+import sys
 
 import numpy as np
 import pandas as pd
 import pytest
+
+from diffclust import TELL
 
 SHORT = ("--epochs", "2", "--set", "pretrain_epochs=2", "--quiet", "--device", "cpu")
 PLANS = ("free", "premium")
@@ -67,6 +70,37 @@ def test_kept_columns_are_as_the_file_has_them(works, tmp_path, ending):
     kept = pd.read_parquet("n.parquet")
     assert kept["id"].tolist() == list(range(100001, 100031))
     assert kept["sku"][1] == "0001"
+
+
+def numbers(n=60):
+    rng = np.random.default_rng(0)
+    return pd.DataFrame(rng.normal(size=(n, 3)).round(3) + 9 * (np.arange(n) % 2)[:, None], columns=list("abc"))
+
+
+def test_plain_numbers_are_clustered_as_an_array(works, tmp_path):
+    numbers().to_csv(tmp_path / "t.csv", index=False)
+    works("fit", "t.csv", "-k", 2, "--out", "a", *SHORT)
+    model = TELL(2, epochs=2, pretrain_epochs=2, random_state=0, device="cpu").fit(numbers().to_numpy())
+    assert (pd.read_csv("a/labels.csv")["label"] == model.labels_).all()
+    np.save("n.npy", numbers().to_numpy())
+    works("predict", "a", "n.npy", "--out", "n.csv")
+    assert (pd.read_csv("n.csv")["label"] == model.labels_).all()
+
+
+@pytest.mark.parametrize("pandas", [True, False])
+def test_new_numbers_may_lie_otherwise(works, refused, tmp_path, monkeypatch, pandas):
+    table = numbers()
+    table.to_csv(tmp_path / "t.csv", index=False)
+    table[["c", "a", "b"]].assign(more=1).to_csv(tmp_path / "other.csv", index=False)
+    table.assign(b=table["b"].where(table.index != 3)).to_csv(tmp_path / "blank.csv", index=False)
+    table.drop(columns="b").to_csv(tmp_path / "less.csv", index=False)
+    if not pandas:
+        monkeypatch.setitem(sys.modules, "pandas", None)
+    works("fit", "t.csv", "-k", 2, "--out", "a", *SHORT)
+    for name in ("other.csv", "blank.csv"):
+        works("predict", "a", name, "--out", "n.csv")
+        assert (tmp_path / "n.csv").read_text() == (tmp_path / "a" / "labels.csv").read_text()
+    refused("predict", "a", "less.csv", "--out", "n.csv", says="X has no column 'b', which fit saw")
 
 
 def test_codes_are_left_out_and_said(works, tmp_path):

@@ -72,6 +72,7 @@ def fit(
     from ..callbacks import TrainingRecord
     from ..engine.checkpoint import keeping_checkpoints
     from ..engine.distributed import distributed
+    from ..reading.frames import is_frame
 
     if resume and checkpoint is None:
         raise Wrong("--resume needs --checkpoint.")
@@ -97,6 +98,8 @@ def fit(
             in_groups = Path(data).suffix == ".parquet" and Path(data).is_file() and not processes.alone
             read = Read(Path(data), None, None) if in_groups else read_source(source, features=wishes or ())
             X, y, shown = read[:3]
+            if is_frame(X):
+                estimator.set_params(columns=wishes or {})  # by name, so that new rows may lie otherwise
             own = _own_columns(source, shown, keep)
         given = estimator._read(X)  # and everything checked, before the reading is shown
         reading = given.attributes.get("columns_")

@@ -34,18 +34,20 @@ class Expected:
             None while a model is fitted.
         features: columns that are no labels, whatever their names.
     """
+        frames: whether numbers under names are a table even without pandas, and no array.
 
     label: str | None = None
     words: frozenset[str] | None = None
     features: frozenset[str] = frozenset()
 
+    frames: bool = False
     @classmethod
     def by(cls, fitted: Any) -> "Expected":
         """For rows that a fitted estimator is to read."""
         reading = getattr(fitted, "columns_", None)
         if reading is None:
             return cls(words=frozenset(), features=frozenset(getattr(fitted, "feature_names_in_", ())))
-        return cls(words=frozenset(reading.kept_as_words), features=frozenset(reading.names))
+        return cls(words=frozenset(reading.kept_as_words), features=frozenset(reading.names), frames=True)
 
     def label_among(self, names: Sequence[str], cells: Callable[[int], Iterable[Any]]) -> int | None:
         """The place of the labels; while a model is fitted, a name is not enough if the cells tell otherwise."""
@@ -146,7 +148,7 @@ def _read(path: Path, expected: Expected) -> tuple[Any, list[str] | None, str | 
     labels = None if place is None else [str(cell) for cell in table[:, place]]
     columns = columns_of(X, names_of_columns(X))
     numeric = all(np.asarray(column).dtype.kind == "f" for column in columns.values())
-    if numeric and (not named or not hasattr(X, "iloc")):
+    if numeric and not (named and (expected.frames or hasattr(X, "iloc"))):
         X = np.stack(list(columns.values()), axis=1)
     return X, labels, None if place is None else names[place]
 

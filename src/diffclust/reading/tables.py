@@ -120,6 +120,10 @@ class Columns:
         """Whether one text is all there is."""
         return [column.kind for column in self.used] == ["text"]
 
+    def takes(self, X: Any) -> bool:
+        """Whether rows without names may be those of this table: as many numbers as it has columns."""
+        return X.shape[1:] == (len(self.names),) and all(column.kind in ("number", "skip") for column in self.columns)
+
     def captions(self, X: Any) -> list[str] | None:
         """What to call each row: its text, or else what the first column of different words says."""
         called = [column.name for column in self.used if column.kind == "text"]
