@@ -103,6 +103,18 @@ def test_new_numbers_may_lie_otherwise(works, refused, tmp_path, monkeypatch, pa
     refused("predict", "a", "less.csv", "--out", "n.csv", says="X has no column 'b', which fit saw")
 
 
+def test_a_header_of_years(works, tmp_path):
+    (tmp_path / "t.csv").write_text("2019,2020\n" + "".join(f"{i % 7},{i}.5\n" for i in range(30)))
+    out = works("describe", "t.csv")
+    assert "30 rows" in out
+    assert "2019" in out
+    assert "No header" not in out
+    (tmp_path / "t.csv").write_text("2019,2020\n" + "".join(f"{i % 7},{2000 + i}\n" for i in range(30)))
+    out = works("describe", "t.csv")
+    assert "31 rows" in out
+    assert "No header line was found: the first line is read as data." in out
+
+
 def test_codes_are_left_out_and_said(works, tmp_path):
     rows = [f"{401 * i + 1067:05},{i % 2:02},{i % 2 * 9 + i / 64},{i + 5}" for i in range(30)]
     (tmp_path / "t.csv").write_text("PLZ,kind,a,n\n" + "\n".join(rows) + "\n")

@@ -228,6 +228,7 @@ def describe(
     config: Config = None,
 ) -> None:
     """Show how each column of DATA is read. Nothing is trained or written."""
+    from ..reading.formats import has_no_header
     from ..reading.frames import is_frame
     from ..reading.parts import TextTable
     from ..reading.tables import Columns
@@ -248,6 +249,8 @@ def describe(
         print(f"{data}: {X.shape[0]:,} rows of shape {tuple(X.shape[1:])}, numbers of type {X.dtype}.")
     else:
         print_reading(reading, X.shape[0], data)
+    if has_no_header(data, X):
+        print("No header line was found: the first line is read as data.")
     print_labels(source, read)
     if classes is not None:
         print(f"Labels of {classes} classes were found; they are used only for scores.")

@@ -6,7 +6,7 @@ import io
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -20,6 +20,7 @@ from .unpacking import check_unpacked, unpack_limit
 
 SEPARATORS = ("\t", ";", "|", ",")
 LOOK = 50  # lines from which the separator is told
+NUMBERED = "column {}"  # name of a column that has none
 HEAD = 1000  # lines from which the decimal sign is told
 COMPRESSED = (".gz", ".zst")
 
@@ -33,14 +34,14 @@ class Expected:
         words: columns that a fitted model has as words, though they may look like numbers: "007", or "1.234" for 1234;
             None while a model is fitted.
         features: columns that are no labels, whatever their names.
-    """
         frames: whether numbers under names are a table even without pandas, and no array.
+    """
 
     label: str | None = None
     words: frozenset[str] | None = None
     features: frozenset[str] = frozenset()
-
     frames: bool = False
+
     @classmethod
     def by(cls, fitted: Any) -> "Expected":
         """For rows that a fitted estimator is to read."""
@@ -193,7 +194,7 @@ def features_of(
 ) -> tuple[list[str], list[int], int | None]:
     """Names of all columns, the places of those that are features, and that of the labels, as some cells tell them."""
     named = names is not None
-    names = names or [f"column {i + 1}" for i in range(cells.shape[1])]
+    names = names or [NUMBERED.format(i + 1) for i in range(cells.shape[1])]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise ValueError(f"there is more than one column named {', '.join(map(repr, twice))}: rename them.")
@@ -244,17 +245,21 @@ def table_lines(file: TextIO, separator: str) -> tuple[list[str] | None, int, It
     reader = csv.reader(file, delimiter=separator)
     first = next((line for line in reader if any(line)), [])
     start = [cell.strip() for cell in first]
-    named = bool(start) and _is_header(start)
+    numbered = ((reader.line_num, line) for line in reader)
+    seen = list(islice(numbered, LOOK)) if _are_years(start) else []
+    named = bool(start) and (
+        _is_header(start) or (_are_years(start) and _tell_apart(start, [line for _, line in seen]))
+    )
     width = len(start)
 
     def lines() -> Iterator[list[str]]:
         if not named and any(start):
             yield first
-        for line in reader:
+        for number, line in chain(seen, numbered):
             if len(line) == width and (width > 1 or line[0].strip()):
                 yield line
             elif line and not (len(line) == 1 and not line[0].strip()):
-                raise ValueError(f"line {reader.line_num} has {_cells(len(line))}, the first has {_cells(width)}.")
+                raise ValueError(f"line {number} has {_cells(len(line))}, the first has {_cells(width)}.")
 
     return start if named else None, width, lines()
 
@@ -276,6 +281,21 @@ def _is_header(cells: list[str]) -> bool:
     """Does this line hold names? Yes if there are words in it, or it counts 0, 1, 2 as pandas does by default."""
     counted = [str(i) for i in range(len(cells))]
     return any(map(_is_word, cells)) or (len(cells) > 2 and cells in (counted, ["", *counted[:-1]]))
+
+
+def _are_years(cells: list[str]) -> bool:
+    """Whether these may be the names of columns, one a year."""
+    return len(cells) == len(set(cells)) > 1 and all(map(_is_year, cells))
+
+
+def _is_year(cell: str) -> bool:
+    return cell.isdecimal() and len(cell) == 4 and 1800 <= int(cell) <= 2100
+
+
+def _tell_apart(years: list[str], lines: list[list[str]]) -> bool:
+    """Whether no column below these years holds years, too."""
+    columns = list(zip(*(line for line in lines if len(line) == len(years)), strict=True))
+    return bool(columns) and not any(all(_is_year(cell.strip()) for cell in column) for column in columns)
 
 
 def _is_word(cell: str) -> bool:
