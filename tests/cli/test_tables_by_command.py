@@ -3,10 +3,13 @@
 import gzip
 import json
 import re
+import sys
 
 import numpy as np
 import pandas as pd
 import pytest
+
+from diffclust import TELL
 
 SHORT = ("--epochs", "2", "--set", "pretrain_epochs=2", "--quiet", "--device", "cpu")
 PLANS = ("free", "premium")
@@ -67,6 +70,66 @@ def test_kept_columns_are_as_the_file_has_them(works, tmp_path, ending):
     kept = pd.read_parquet("n.parquet")
     assert kept["id"].tolist() == list(range(100001, 100031))
     assert kept["sku"][1] == "0001"
+
+
+def numbers(n=60):
+    rng = np.random.default_rng(0)
+    return pd.DataFrame(rng.normal(size=(n, 3)).round(3) + 9 * (np.arange(n) % 2)[:, None], columns=list("abc"))
+
+
+def test_plain_numbers_are_clustered_as_an_array(works, tmp_path):
+    numbers().to_csv(tmp_path / "t.csv", index=False)
+    works("fit", "t.csv", "-k", 2, "--out", "a", *SHORT)
+    model = TELL(2, epochs=2, pretrain_epochs=2, random_state=0, device="cpu").fit(numbers().to_numpy())
+    assert (pd.read_csv("a/labels.csv")["label"] == model.labels_).all()
+    np.save("n.npy", numbers().to_numpy())
+    works("predict", "a", "n.npy", "--out", "n.csv")
+    assert (pd.read_csv("n.csv")["label"] == model.labels_).all()
+
+
+@pytest.mark.parametrize("pandas", [True, False])
+def test_new_numbers_may_lie_otherwise(works, refused, tmp_path, monkeypatch, pandas):
+    table = numbers()
+    table.to_csv(tmp_path / "t.csv", index=False)
+    table[["c", "a", "b"]].assign(more=1).to_csv(tmp_path / "other.csv", index=False)
+    table.assign(b=table["b"].where(table.index != 3)).to_csv(tmp_path / "blank.csv", index=False)
+    table.drop(columns="b").to_csv(tmp_path / "less.csv", index=False)
+    if not pandas:
+        monkeypatch.setitem(sys.modules, "pandas", None)
+    works("fit", "t.csv", "-k", 2, "--out", "a", *SHORT)
+    for name in ("other.csv", "blank.csv"):
+        works("predict", "a", name, "--out", "n.csv")
+        assert (tmp_path / "n.csv").read_text() == (tmp_path / "a" / "labels.csv").read_text()
+    refused("predict", "a", "less.csv", "--out", "n.csv", says="X has no column 'b', which fit saw")
+
+
+def test_a_header_of_years(works, tmp_path):
+    (tmp_path / "t.csv").write_text("2019,2020\n" + "".join(f"{i % 7},{i}.5\n" for i in range(30)))
+    out = works("describe", "t.csv")
+    assert "30 rows" in out
+    assert "2019" in out
+    assert "No header" not in out
+    (tmp_path / "t.csv").write_text("2019,2020\n" + "".join(f"{i % 7},{2000 + i}\n" for i in range(30)))
+    out = works("describe", "t.csv")
+    assert "31 rows" in out
+    assert "No header line was found: the first line is read as data." in out
+
+
+def test_codes_are_left_out_and_said(works, tmp_path):
+    rows = [f"{401 * i + 1067:05},{i % 2:02},{i % 2 * 9 + i / 64},{i + 5}" for i in range(30)]
+    (tmp_path / "t.csv").write_text("PLZ,kind,a,n\n" + "\n".join(rows) + "\n")
+    out = works("describe", "t.csv")
+    assert "left out: looks like a code; --column PLZ=number to use it" in out
+    assert "left out: it counts the rows; --column n=number to use it" in out
+    assert "category, 2 values" in out
+    assert "looks like" not in works("describe", "t.csv", "--column", "PLZ=number")
+    works("fit", "t.csv", "-k", 2, "--out", "a", *SHORT)
+    works("predict", "a", "t.csv", "--out", "n.csv")
+    labels = pd.read_csv("a/labels.csv")["label"]
+    assert (pd.read_csv("n.csv")["label"] == labels).all()
+    (tmp_path / "one.csv").write_text(f"PLZ,kind,a,n\n{rows[3]}\n")
+    works("predict", "a", "one.csv", "--out", "n.csv")
+    assert pd.read_csv("n.csv")["label"][0] == labels[3]
 
 
 def test_a_folder_of_its_own(works, tmp_path, customers):

@@ -62,8 +62,11 @@ def customers(n=60, seed=0):
         ([f"user{i % 15}" for i in range(20)], "left out: 15 of 20 distinct"),
         ([f"the cat number {i} sat down" for i in range(20)], "text, 15 words"),
         ([f"v{i % 40}" for i in range(400)], "category, 40 values, of which 30 are kept"),
-        ([*range(40), "error"], "number; 1 cell is no number ('error'), counted as missing"),
-        ([*range(40), None, "bad", "bad"], "number, 2.3 % missing; 2 cells are no number ('bad'), counted as missing"),
+        ([*range(0, 80, 2), "error"], "number; 1 cell is no number ('error'), counted as missing"),
+        (
+            [*range(0, 80, 2), None, "bad", "bad"],
+            "number, 2.3 % missing; 2 cells are no number ('bad'), counted as missing",
+        ),
         (
             [*(f"1.{i:03},5" for i in range(40)), "x"],
             "number as in 1.234,5; 1 cell is no number ('x'), counted as missing",
@@ -85,6 +88,11 @@ def customers(n=60, seed=0):
         (["1,250", "1500"], "number as in 1234,5"),
         (["1,250", "1,250.5", "1500"], "number as in 1,234.5"),
         (["1.234.567", "1.500"], "number as in 1.234,5"),
+        ([f"{401 * i:05}" for i in range(20)], "left out: looks like a code"),
+        ([f"{401 * i:05}" for i in range(20)] + [None, "unbekannt"], "left out: looks like a code"),
+        (["01067", "95833", "01067"], "category, 2 values"),
+        (["007", "95833"], "number"),
+        (["0", "1", "0"], "number"),
         (["12.50 €", "13 €", "-4.20€"], "number as in 1234.5 €"),
         (["1.212,50 €", "13 €", None, "7"], "number as in 1.234,5 €, 25 % missing"),
         (["$1,200.00", "-$3.50", "$ 7.25"], "number as in 1,234.5 $"),
@@ -121,8 +129,17 @@ def test_what_a_column_is(cells, told):
     ],
 )
 def test_numbers_are_identifiers_only_by_name(name, told):
-    assert Column.look(name, np.arange(20.0)).told == told
+    assert Column.look(name, 3 * np.arange(20.0)).told == told
     assert Column.look(name, np.arange(20.0) / 3).told == "number"
+
+
+def test_whole_numbers_without_a_gap_count_the_rows():
+    count = np.random.default_rng(0).permutation(20) + 100_001.0
+    assert Column.look("c", count).told == "left out: it counts the rows"
+    assert Column.look("c", cells_of([*map(str, count.astype(int)), None])).why == "count"
+    assert Column.look("c", count[:19]).told == "number"
+    assert Column.look("c", np.where(count == 100_001, 7, count)).told == "number"
+    assert Column.look("c", np.append(count, 100_001)).told == "number"
 
 
 def test_whole_numbers_of_pandas_with_blanks():
@@ -140,7 +157,7 @@ def test_what_the_user_says_counts():
 
 
 def test_codes_are_categories_only_if_told():
-    table = pd.DataFrame({"zip": [8000, 8001, 8000, 9000] * 5, "x": np.arange(20.0)})
+    table = pd.DataFrame({"zip": [8000, 8001, 8000, 9000] * 5, "x": np.arange(20.0) / 2})
     assert Columns.fit(table, {}).features == ["x", "zip"]
     reading = Columns.fit(table, {"zip": "category"})
     assert reading.features == ["x", "zip = 8000", "zip = 8001", "zip = 9000"]

@@ -80,6 +80,7 @@ def fit(
     from ..callbacks import TrainingRecord
     from ..engine.checkpoint import keeping_checkpoints
     from ..engine.distributed import distributed
+    from ..reading.frames import is_frame
 
     out = out or _free_folder(data)
     record, wishes = TrainingRecord(), wishes_of(column, skip)
@@ -103,6 +104,8 @@ def fit(
             in_groups = Path(data).suffix == ".parquet" and Path(data).is_file() and not processes.alone
             read = Read(Path(data), None, None) if in_groups else read_source(source, features=wishes or ())
             X, y, shown = read[:3]
+            if is_frame(X):
+                estimator.set_params(columns=wishes or {})  # by name, so that new rows may lie otherwise
             own = _own_columns(source, shown, keep)
         given = estimator._read(X)  # and everything checked, before the reading is shown
         reading = given.attributes.get("columns_")
@@ -231,6 +234,7 @@ def describe(
     config: Config = None,
 ) -> None:
     """Show how each column of DATA is read. Nothing is trained or written."""
+    from ..reading.formats import has_no_header
     from ..reading.frames import is_frame
     from ..reading.parts import TextTable
     from ..reading.tables import Columns
@@ -251,6 +255,8 @@ def describe(
         print(f"{data}: {X.shape[0]:,} rows of shape {tuple(X.shape[1:])}, numbers of type {X.dtype}.")
     else:
         print_reading(reading, X.shape[0], data)
+    if has_no_header(data, X):
+        print("No header line was found: the first line is read as data.")
     print_labels(source, read)
     if classes is not None:
         print(f"Labels of {classes} classes were found; they are used only for scores.")

@@ -47,7 +47,7 @@ def read_source(source: Source, *, features: Collection[str] = (), **as_fitted: 
     from ..reading.files import read
 
     label_is_there = not as_fitted
-    as_fitted.setdefault("expected", Expected(features=frozenset(features)))
+    as_fitted.setdefault("expected", Expected(features=frozenset(features), frames=True))
     X, y, label = read(source.data, label=source.label, label_is_there=label_is_there, **as_fitted)
     if source.embeddings is None:
         return Read(X, y, X, label)
@@ -94,7 +94,7 @@ def read_for(saved: "Saved", estimator: Any, source: Source) -> Read:
             raise Wrong(f"{saved.folder} was fitted on texts: give it a .jsonl file, not {source.data}.")
         return read._replace(X=words.transform([text or "" for text in read.X["text"]]))
     is_table = is_frame(read.X) or isinstance(read.X, TextTable)
-    if reading is not None and not is_table and source.embeddings is None:
+    if reading is not None and not is_table and source.embeddings is None and not reading.takes(read.X):
         kind = "texts" if reading.is_text else "a table"
         raise Wrong(f"{saved.folder} was fitted on {kind}: give it a file with the columns {_some(reading.names)}.")
     return read

@@ -4,6 +4,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ..reading.columns import Column
     from .folders import Read, Source
 
 MANY = 40  # lines of a table
@@ -43,12 +44,17 @@ def print_reading(reading: Any, rows: int, data: str) -> None:
     plain = [column for column in columns if column.told == "number"]
     if len(columns) > MANY and len(plain) > MANY // 2:
         columns = [column for column in columns if column.told != "number"]
-    lines = [[column.name, column.told] for column in columns[:MANY]]
+    lines = [[column.name, column.told + _way_to_use(column)] for column in columns[:MANY]]
     if len(columns) > MANY:
         lines.append([f"{len(columns) - MANY} more", ""])
     if len(columns) < len(reading.columns):
         lines.append([f"{len(plain)} others", "number"])
     print_table([f"{rows:,} rows of {data}", "is read as"], lines)
+
+
+def _way_to_use(column: "Column") -> str:
+    """Of a column that might as well be a quantity."""
+    return f"; --column {column.name}=number to use it" if column.why in ("code", "count") else ""
 
 
 def print_labels(source: "Source", read: "Read") -> None:

@@ -194,6 +194,17 @@ def _bare_style(cells: np.ndarray, least: float, decimal: str | None) -> str | N
     return _style(cells, list(dict.fromkeys([*first, *NUMBERS])), number_parser, least)
 
 
+def is_code(words: np.ndarray) -> bool:
+    """Whether these are digits of one width, and some begin with 0: a postcode, or the number of an article."""
+    if words.dtype.kind != "O":
+        return False
+    there = [word.strip() for word in words if word is not None]
+    digits = [word for word in there if word.isdecimal()]
+    if not any(word[0] == "0" for word in digits) or len({len(word) for word in digits}) > 1:
+        return False
+    return len(digits[0]) > 1 and all(word.isdecimal() or word.casefold() in BLANK | UNKNOWN for word in there)
+
+
 def style_and_sign(style: str) -> tuple[str, str]:
     """The name in `NUMBERS`, and which of `SIGNS` goes with it: "1.234,5 €" is in two parts."""
     bare, _, sign = style.rpartition(" ")

@@ -19,6 +19,7 @@ from .cells import (
     dates,
     is_ambiguous,
     is_blank,
+    is_code,
     is_unknown,
     number_style,
     numbers,
@@ -33,6 +34,7 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 LABEL_COLUMNS = ("label", "labels", "y", "target", "class")
 TEXT_COLUMNS = ("text", "texts", "body", "content", "document")  # whatever is in them, if it is words
 MANY = 30  # categories a column keeps, the commonest: the rest are one, "other"
+RUN = 20  # whole numbers, all different and without a gap, from which on they number the rows
 CLASSES = 50  # different labels, from which on there are fewer than half as many as rows
 FEW = 10  # different words that are categories in any case
 LONG = 4  # words in a cell, on average, from which on a column is text
@@ -46,7 +48,12 @@ MOSTLY = 0.9  # the share of cells that have to be numbers, or dates, for the co
 HALF = 0.5  # the same where the user says that they are
 CODE = re.compile(r"[^\W\d_]+[ _-]?\d.*")  # "V27", whose neighbour "250" is no quantity either
 OTHER = "other"
-WHY = {"constant": "it has one value", "all distinct": "all its values differ, as those of an id do"}  # in words
+WHY = {  # in words
+    "constant": "it has one value",
+    "all distinct": "all its values differ, as those of an id do",
+    "code": "looks like a code",
+    "count": "it counts the rows",
+}
 READ_AS = {  # numbers that could be read in two ways
     "1234.5": ", read as 1.234 = 1.234",
     "1.234,5": ", read as 1.234 = 1234",
@@ -149,6 +156,8 @@ class Column:
     def _guess(self, there: Present) -> str:
         if there.cells.dtype.kind == "M":
             return "date"
+        if is_code(there.cells):
+            return "code" if self._is_mostly_distinct(there) else "category"
         if there.number_style is not None and self._are_few(there, is_blank(there.numbers)):
             return self._guess_of_numbers(there.numbers)
         if there.date_style is not None and self._are_few(there, is_blank(there.dates)):
@@ -156,12 +165,15 @@ class Column:
         if self.name.casefold() in TEXT_COLUMNS:
             return "text"
         words = there.words()
-        distinct_enough = self.distinct > max(FEW, len(words) / 2)
+        distinct_enough = self._is_mostly_distinct(there)
         if distinct_enough and float(np.mean([len(word.split()) for word in words])) >= LONG:
             return "text"
         if distinct_enough and is_without_spaces(words):
             return "text" if np.mean([len(word) for word in words]) >= LONG_WITHOUT_SPACES else "id"
         return "id" if distinct_enough else "category"
+
+    def _is_mostly_distinct(self, there: Present) -> bool:
+        return self.distinct > max(FEW, len(there) / 2)
 
     def _are_few(self, there: Present, unread: np.ndarray) -> bool:
         """Whether the cells that are unread may be taken as missing: they are no codes, and no categories."""
@@ -172,13 +184,18 @@ class Column:
         values = values[~np.isnan(values)]
         if (values == values[0]).all():
             return "constant"
-        return "id" if self._counts(values) else "number"
+        if self.distinct < max(FEW + 1, len(values)) or (values != np.round(values)).any():
+            return "number"
+        if is_identifier(self.name):
+            return "id"
+        without_gap = len(values) >= RUN and values.max() - values.min() + 1 == len(values)
+        return "count" if without_gap else "number"
 
-    def _counts(self, values: np.ndarray) -> bool:
-        """Whether these are numbers that only tell rows apart: whole, all different, in a column named so."""
-        if not is_identifier(self.name) or self.distinct < max(FEW + 1, len(values)):
-            return False
-        return bool((values == np.round(values)).all())
+    def _as_code(self, there: Present) -> Self:
+        return replace(self, why="code")
+
+    def _as_count(self, there: Present) -> Self:
+        return replace(self, why="count")
 
     def _as_constant(self, there: Present) -> Self:
         return replace(self, why="constant")

@@ -6,20 +6,21 @@ import io
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, TextIO
 
 import numpy as np
 
 from ..extras import extra
-from .cells import BLANK, NUMBERS, groups_thousands, may_be_thousands, written_as_numbers
+from .cells import BLANK, NUMBERS, groups_thousands, is_code, may_be_thousands, written_as_numbers
 from .columns import NoSuchLabel, label_column, may_be_labels
 from .frames import columns_of, frame_of, names_of_columns, with_decimal_sign
 from .unpacking import check_unpacked, unpack_limit
 
 SEPARATORS = ("\t", ";", "|", ",")
 LOOK = 50  # lines from which the separator is told
+NUMBERED = "column {}"  # name of a column that has none
 HEAD = 1000  # lines from which the decimal sign is told
 COMPRESSED = (".gz", ".zst")
 
@@ -33,11 +34,13 @@ class Expected:
         words: columns that a fitted model has as words, though they may look like numbers: "007", or "1.234" for 1234;
             None while a model is fitted.
         features: columns that are no labels, whatever their names.
+        frames: whether numbers under names are a table even without pandas, and no array.
     """
 
     label: str | None = None
     words: frozenset[str] | None = None
     features: frozenset[str] = frozenset()
+    frames: bool = False
 
     @classmethod
     def by(cls, fitted: Any) -> "Expected":
@@ -45,7 +48,7 @@ class Expected:
         reading = getattr(fitted, "columns_", None)
         if reading is None:
             return cls(words=frozenset(), features=frozenset(getattr(fitted, "feature_names_in_", ())))
-        return cls(words=frozenset(reading.kept_as_words), features=frozenset(reading.names))
+        return cls(words=frozenset(reading.kept_as_words), features=frozenset(reading.names), frames=True)
 
     def label_among(self, names: Sequence[str], cells: Callable[[int], Iterable[Any]]) -> int | None:
         """The place of the labels; while a model is fitted, a name is not enough if the cells tell otherwise."""
@@ -146,7 +149,7 @@ def _read(path: Path, expected: Expected) -> tuple[Any, list[str] | None, str | 
     labels = None if place is None else [str(cell) for cell in table[:, place]]
     columns = columns_of(X, names_of_columns(X))
     numeric = all(np.asarray(column).dtype.kind == "f" for column in columns.values())
-    if numeric and (not named or not hasattr(X, "iloc")):
+    if numeric and not (named and (expected.frames or hasattr(X, "iloc"))):
         X = np.stack(list(columns.values()), axis=1)
     return X, labels, None if place is None else names[place]
 
@@ -175,10 +178,11 @@ def decimal_sign(columns: Iterable[np.ndarray], separator: str) -> str | None:
 
 
 def _says_more(words: np.ndarray, decimal: str | None) -> bool:
-    """Whether floats would not do for these numbers: 1.234 may be 1234."""
-    return decimal != "." and all(
-        may_be_thousands(written_as_numbers(some), ".", decimal) for some in (words[:HEAD], words)
-    )
+    """Whether floats would not do for these numbers: 1.234 may be 1234, and 007 is no 7."""
+    parts = (words[:HEAD], words)
+    if any(word[:1] == "0" for word in words) and all(map(is_code, parts)):
+        return True
+    return decimal != "." and all(may_be_thousands(written_as_numbers(part), ".", decimal) for part in parts)
 
 
 def stripped(words: np.ndarray) -> np.ndarray:
@@ -190,7 +194,7 @@ def features_of(
 ) -> tuple[list[str], list[int], int | None]:
     """Names of all columns, the places of those that are features, and that of the labels, as some cells tell them."""
     named = names is not None
-    names = names or [f"column {i + 1}" for i in range(cells.shape[1])]
+    names = names or [NUMBERED.format(i + 1) for i in range(cells.shape[1])]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise ValueError(f"there is more than one column named {', '.join(map(repr, twice))}: rename them.")
@@ -241,17 +245,21 @@ def table_lines(file: TextIO, separator: str) -> tuple[list[str] | None, int, It
     reader = csv.reader(file, delimiter=separator)
     first = next((line for line in reader if any(line)), [])
     start = [cell.strip() for cell in first]
-    named = bool(start) and _is_header(start)
+    numbered = ((reader.line_num, line) for line in reader)
+    seen = list(islice(numbered, LOOK)) if _are_years(start) else []
+    named = bool(start) and (
+        _is_header(start) or (_are_years(start) and _tell_apart(start, [line for _, line in seen]))
+    )
     width = len(start)
 
     def lines() -> Iterator[list[str]]:
         if not named and any(start):
             yield first
-        for line in reader:
+        for number, line in chain(seen, numbered):
             if len(line) == width and (width > 1 or line[0].strip()):
                 yield line
             elif line and not (len(line) == 1 and not line[0].strip()):
-                raise ValueError(f"line {reader.line_num} has {_cells(len(line))}, the first has {_cells(width)}.")
+                raise ValueError(f"line {number} has {_cells(len(line))}, the first has {_cells(width)}.")
 
     return start if named else None, width, lines()
 
@@ -273,6 +281,21 @@ def _is_header(cells: list[str]) -> bool:
     """Does this line hold names? Yes if there are words in it, or it counts 0, 1, 2 as pandas does by default."""
     counted = [str(i) for i in range(len(cells))]
     return any(map(_is_word, cells)) or (len(cells) > 2 and cells in (counted, ["", *counted[:-1]]))
+
+
+def _are_years(cells: list[str]) -> bool:
+    """Whether these may be the names of columns, one a year."""
+    return len(cells) == len(set(cells)) > 1 and all(map(_is_year, cells))
+
+
+def _is_year(cell: str) -> bool:
+    return cell.isdecimal() and len(cell) == 4 and 1800 <= int(cell) <= 2100
+
+
+def _tell_apart(years: list[str], lines: list[list[str]]) -> bool:
+    """Whether no column below these years holds years, too."""
+    columns = list(zip(*(line for line in lines if len(line) == len(years)), strict=True))
+    return bool(columns) and not any(all(_is_year(cell.strip()) for cell in column) for column in columns)
 
 
 def _is_word(cell: str) -> bool:

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from ..extras import extra
 from ..metrics import is_labelled
 from .columns import LABEL_COLUMNS, NoSuchLabel
-from .delimited import COMPRESSED, FITTING, Expected, columns_as_written, read_bytes, read_delimited
-from .frames import columns_of, frame_of
+from .delimited import COMPRESSED, FITTING, NUMBERED, Expected, columns_as_written, read_bytes, read_delimited
+from .frames import columns_of, frame_of, is_frame, names_of_columns
 from .unpacking import TooMuch, check_unpacked
 
 if TYPE_CHECKING:
@@ -273,6 +273,16 @@ def _read_arrow(path: Path, expected: Expected, load: Callable[[], Any]) -> Tabl
         raise NoSuchLabel(f"{path}: {error}") from error
     except Exception as error:  # arrow has kinds of its own, and pandas adds others where the two disagree
         raise ValueError(f"{path}: {str(error) or type(error).__name__}") from error
+
+
+def has_no_header(data: str, X: Any) -> bool:
+    """Whether X is from a .csv or .tsv without names."""
+    if not data.lower().endswith(DELIMITED):
+        return False
+    from .parts import TextTable
+
+    names = X.names if isinstance(X, TextTable) else names_of_columns(X) if is_frame(X) else []
+    return all(name == NUMBERED.format(i + 1) for i, name in enumerate(names))
 
 
 def as_written(path: Path, names: list[str], X: Any) -> dict[str, Any]:

@@ -120,10 +120,14 @@ class Columns:
         """Whether one text is all there is."""
         return [column.kind for column in self.used] == ["text"]
 
+    def takes(self, X: Any) -> bool:
+        """Whether rows without names may be those of this table: as many numbers as it has columns."""
+        return X.shape[1:] == (len(self.names),) and all(column.kind in ("number", "skip") for column in self.columns)
+
     def captions(self, X: Any) -> list[str] | None:
         """What to call each row: its text, or else what the first column of different words says."""
         called = [column.name for column in self.used if column.kind == "text"]
-        called += [column.name for column in self.columns if column.why == "all distinct"]
+        called += [column.name for column in self.columns if column.why in ("all distinct", "count")]
         given = {str(name) for name in names_of_columns(X)} if is_frame(X) else set()
         name = next((name for name in called if name in given), None)
         return None if name is None else [word or "" for word in as_words(_cells(X, [name])[name])]
