@@ -774,7 +774,7 @@ def test_reproduce_stops_in_time_and_goes_on(works, small_table):
     assert "Stopped" not in works(*words)
 
 
-def test_reproduce_says_so_when_nothing_could_be_run(run, works, tmp_path, monkeypatch):
+def test_reproduce_says_so_when_nothing_could_be_run(run, refused, tmp_path, monkeypatch):
     for name in ("DIFFCLUST_DATA", "XDG_CACHE_HOME"):
         monkeypatch.setenv(name, str(tmp_path))
     words = ("reproduce", "tell/table2", "--only", "cifar100-s1", "--quick", "--device", "cpu")
@@ -783,7 +783,7 @@ def test_reproduce_says_so_when_nothing_could_be_run(run, works, tmp_path, monke
     assert "Not run here: cifar100" in out
     assert "everything runs" not in out
     assert err == "diffclust: tell/table2: nothing of it could be run.\n"
-    assert "not run" in works(*words, "--show")
+    refused(*words, "--show", says="no recorded runs in runs/reproduce-quick")
 
 
 def test_reproduce_quick_keeps_away_from_the_results(works, tmp_path, small_table):

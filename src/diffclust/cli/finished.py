@@ -102,8 +102,16 @@ class FinishedFit:
 
 
 def clusters_of(estimator: Any, given: Any, shown: Any) -> list[list[str]]:
-    """Of a table or of texts: the size of each cluster, and what sets it apart."""
-    from ..explain.clusters import cluster_sentences
+    """Of a table or of texts: the size of each cluster, and what sets it apart, by which those without a name get
+    one."""
+    from ..explain.clusters import cluster_facts
+    from ..explain.names import names_by_facts
+    from ..explain.words import listing
 
-    told = cluster_sentences(estimator, given, shown)
-    return [[str(size), text] for size, text in zip(estimator.diagnostics_["sizes"], told, strict=False)]
+    facts = cluster_facts(estimator, given, shown)
+    if facts is None:
+        return []
+    found = {j: name for j, name in enumerate(names_by_facts(facts)) if facts[j]}
+    estimator.names_ = {**found, **estimator.given_names_}
+    told = [listing(fact.sentence for fact in own[:4]) or "no column" for own in facts]
+    return [[str(size), text] for size, text in zip(estimator.diagnostics_["sizes"], told, strict=True)]

@@ -62,6 +62,8 @@ class ClusterExplanation:
             parts.append(f"Its nearest clusters are {near}.")
         if self.columns:
             parts.append(f"It stands out by {self.said}.")
+        elif self.columns is not None and self.size:
+            parts.append("No column stands out.")
         elif self.features:
             parts.append(f"It stands out by {words.weighted(self.features[:5])}.")
         if self.typical:
@@ -199,23 +201,21 @@ def explain_cluster(
     return describe_cluster(estimator, j, Census.of(subject), subject.feature_names, n)
 
 
-def cluster_sentences(estimator: Any, X: Any, shown: Any = None) -> list[str]:
-    """What sets each cluster of the fitted rows X apart, in the words of their table, or of the texts `shown` with
-    them; nothing where there is neither."""
+def cluster_facts(estimator: Any, X: Any, shown: Any = None) -> list[list[ColumnFact]] | None:
+    """What sets each cluster of the fitted rows X apart, by the columns of their table, or of what is `shown`,
+    a table or texts; None where there is none."""
     reading = getattr(estimator, "columns_", None)
     k = len(estimator.cluster_centers_)
     if reading is not None:
         census = Census.of(Subject.of(estimator, X))
-        facts = [census.facts(j) or [] for j in range(k)]
-    elif is_frame(shown):
+        return [census.facts(j) or [] for j in range(k)]
+    if is_frame(shown):
         reading = Columns.fit(shown)
         rows = Data(SparseRows(sp.csr_matrix(reading.transform(shown))), torch.device("cpu"))
         means, spread = _moments(rows, torch.from_numpy(estimator.labels_), k)
         sizes = np.bincount(estimator.labels_, minlength=k)
-        facts = [column_facts(reading, means, spread, sizes, j) if sizes[j] else [] for j in range(k)]
-    else:
-        return []
-    return [words.listing(fact.sentence for fact in own[:4]) for own in facts]
+        return [column_facts(reading, means, spread, sizes, j) if sizes[j] else [] for j in range(k)]
+    return None
 
 
 def check_cluster(estimator: Any, j: Any) -> None:
