@@ -1,10 +1,13 @@
 """A cluster in the words of its table: the columns that tell it from the whole, most telling first."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from ..reading.cells import cells_of
 from ..reading.columns import Column
+from ..reading.frames import columns_of, is_frame, names_of_columns
 from ..reading.tables import Columns, deviations
 from ..reading.texts import telling_words
 
@@ -88,3 +91,40 @@ def _fact(column: Column, mean: np.ndarray, whole: np.ndarray, away: np.ndarray)
     high, low = ("late", "early") if column.kind == "date" else ("high", "low")
     phrase = f"{high if away[0] > 0 else low} {column.name}"
     return ColumnFact(column.name, column.kind, float(away[0]), text, phrase=phrase)
+
+
+def cell_phrase(reading: Columns, row: np.ndarray, at: int) -> str:
+    """A cell of a row (features,), by the number of its column among those that are used: "income 2.1 sd above",
+    "plan = premium", "since 2024-05-01"."""
+    column, cell = reading.used[at], reading.cell(row, at)
+    start = sum(len(each.features) for each in reading.used[:at])
+    if column.kind == "number":
+        return reading.phrase(start, float(row[start]))
+    return f"{column.name} = {cell}" if column.kind == "category" else f"{column.name} {cell}"
+
+
+def shown_cell(reading: Columns, row: np.ndarray, at: int, blank: np.ndarray | None) -> str:
+    """The cell as the table would write it. Where it was `blank` (columns,) it is said to be filled."""
+    cell = reading.cell(row, at)
+    return f"missing (filled: {cell})" if blank is not None and blank[at] else cell
+
+
+def blank_cells(reading: Columns, X: Any) -> np.ndarray | None:
+    """Which cells of a table, (n, columns that are used), were blank, or of a category that is not known; None for what
+    is no table. A text that is blank is not filled."""
+    if not is_frame(X):
+        return None
+    given = {str(name): name for name in reversed(names_of_columns(X))}
+    columns = columns_of(X, [given[column.name] for column in reading.used])
+    blank = [
+        np.zeros(X.shape[0], bool)
+        if column.kind == "text"
+        else np.isnan(column.encode(cells_of(columns[given[column.name]]))).any(1)
+        for column in reading.used
+    ]
+    return np.stack(blank, axis=1)
+
+
+def some_rows(X: Any, rows: list[int]) -> Any:
+    """Some rows of a table or an array, as one of its own kind."""
+    return X.iloc[rows] if hasattr(X, "iloc") else X[rows]
