@@ -60,6 +60,13 @@ def test_columns_of_a_table_against_the_whole(tmp_path):
     assert columns["income"]["range"]
     assert columns["since"]["places"][0].startswith("2024-0")
     for card in data["clusters"]:
+        rich = frame["income"][model.labels_ == card["cluster"]].mean() > 3500
+        assert len(card["name"].split(", ")) == 2
+        assert set(card["name"].split(", ")) <= (
+            {"high income", "late since", "high children", "plan = gold"}
+            if rich
+            else {"low income", "early since", "low children", "plan = free"}
+        )
         inside = frame[model.labels_ == card["cluster"]]
         own = {data["spreads"][at]["name"]: shares for at, shares in card["spreads"]}
         assert own["plan"] == pytest.approx([(inside["plan"] == name).mean() for name in ("free", "gold")], abs=1e-3)

@@ -14,6 +14,7 @@ from ..reading.texts import telling_words
 WORDS = 8  # of a text
 NAMING = 3  # of them in a phrase
 BARELY = 0.2  # standard deviations: a column that differs by less tells nothing
+HAS = 1.5  # times that a category the rows have more of counts beside one that they have less of
 BEYOND_CHANCE = 3.0  # standard errors that it should differ by
 
 
@@ -79,7 +80,7 @@ def _text_fact(column: Column, means: np.ndarray, away: np.ndarray, j: int) -> C
 
 def _fact(column: Column, mean: np.ndarray, whole: np.ndarray, away: np.ndarray) -> ColumnFact:
     if column.kind == "category":
-        most = int(np.argmax(np.abs(away)))
+        most = int(np.argmax(np.where(away > 0, HAS * away, -away)))
         text = f"{column.features[most]} {100 * mean[most]:.0f} % (against {100 * whole[most]:.0f} %)"
         pairs = zip(column.levels, mean.tolist(), whole.tolist(), strict=True)
         shares = {value: (own, of_all) for value, own, of_all in pairs}
