@@ -11,6 +11,7 @@ from typing import Any
 from .errors import UNSOUND
 from .tables import print_number, print_table, print_unlabelled
 
+SHOWN = ("acc", "nmi", "ari")  # of the scores; --json has them all
 CLUSTERS = ["cluster", "name", "rows", "set apart by"]
 
 
@@ -65,7 +66,7 @@ class FinishedFit:
             ["clustering loss", f"{estimator.clustering_loss_:.6g}"],
             *([["dead centres repaired", str(found["repaired"])]] if found["repaired"] else []),
             ["seconds", f"{self.seconds:.1f}"],
-            *([name, f"{100 * value:.2f}"] for name, value in self.scores.items()),
+            *([name.upper(), f"{100 * self.scores[name]:.2f}"] for name in SHOWN if name in self.scores),
         ]
         print_table(["", f"{type(estimator).__name__} on {self.data}"], rows)
         print_number(found.get("number"))
