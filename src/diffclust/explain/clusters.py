@@ -34,6 +34,7 @@ class ClusterExplanation:
             in standard deviations of the feature; without, the decoded centre minus the mean of the other decoded
             centres, in the units of the network. None for images: see `difference`, that difference as an image.
         columns: for a table, with X: each column against the whole table, most distinctive first.
+        doubt: share of all rows that have a larger margin than the most doubtful row of the cluster.
     """
 
     cluster: int
@@ -49,6 +50,7 @@ class ClusterExplanation:
     doubtful: list[tuple[int, float, int]] | None  # row, margin, runner-up
     features: list[tuple[str, float]] | None
     columns: list[ColumnFact] | None = None
+    doubt: float | None = None
 
     @property
     def sentence(self) -> str:
@@ -70,7 +72,8 @@ class ClusterExplanation:
             parts.append(f"Most typical are rows {words.listing(map(str, self.typical[:3]))}.")
         if self.doubtful:
             row, margin, rival = self.doubtful[0]
-            parts.append(f"Most doubtful is row {row}, whose margin to cluster {rival} is only {margin:.3g}.")
+            beside = "" if self.doubt is None else f", smaller than that of {100 * self.doubt:.0f} % of all rows"
+            parts.append(f"Most doubtful is row {row}: its margin to cluster {rival} is {margin:.3g}{beside}.")
         if self.typical is None:
             parts.append("Pass rows X to see which rows are in the cluster.")
         return " ".join(parts)
@@ -88,7 +91,7 @@ class ClusterExplanation:
         columns = None if self.columns is None else [fact.to_dict() for fact in self.columns]
         names = (
             "cluster", "size", "share", "tightness", "relative_tightness", "neighbours", "center", "decoded",
-            "difference", "typical", "doubtful", "features", "sentence",
+            "difference", "typical", "doubtful", "doubt", "features", "sentence",
         )  # fmt: skip
         return {**{name: words.plain(getattr(self, name)) for name in names}, "columns": columns}
 
@@ -268,4 +271,5 @@ def describe_cluster(
         doubtful=doubtful,
         features=features,
         columns=None if census is None else census.facts(j),
+        doubt=None if census is None or not doubtful else float((census.margin > doubtful[0][1]).mean()),
     )
