@@ -124,7 +124,7 @@ def test_methods_fit_a_narrow_terminal(works):
         (["fit", "digits", "-k", "0", "--out", "a"], "-k 0: expected at least one cluster, or auto"),
         (["compare", "digits", "-k", "0"], "'-k'"),
         (["fit", "digits", "-k", "3", "--out", "a", "--method", "ssc"], "ssc cannot label new rows"),
-        (["fit", "digits", "-k", "3", "--method", "kmeans"], "--method kmeansnet --set network=identity"),
+        (["fit", "digits", "-k", "3", "--method", "kmeans"], "without a network by --set network=identity"),
         (["compare", "digits", "-k", "3", "--methods", "kmean"], "did you mean kmeans?"),
         (["compare", "digits", "-k", "3", "--plot", "t.png"], "--plot t.png should end in .html"),
         (["compare", "digits", "-k", "3", "--out", "t.txt"], "--out t.txt should end in .csv"),
@@ -244,7 +244,7 @@ def test_rows_there_and_back(works, tmp_path, blobs, write):
     data = write(tmp_path, *blobs)
     out = works("fit", data, "-k", 3, "--out", "runs/a", *SHORT)
     assert "Saved to runs/a" in out
-    assert ("acc" in out) == (write not in (rows_npy, rows_sparse))
+    assert ("ACC" in out) == ("ARI" in out) == (write not in (rows_npy, rows_sparse))
     assert works("predict", "runs/a", data, "--out", "new.csv", "--device", "cpu") == "150 labels in new.csv\n"
     truth = diffclust.load("runs/a").predict(diffclust.reading.files.read(data).X)
     assert (labels_of("new.csv") == truth).all()
@@ -774,7 +774,7 @@ def test_reproduce_stops_in_time_and_goes_on(works, small_table):
     assert "Stopped" not in works(*words)
 
 
-def test_reproduce_says_so_when_nothing_could_be_run(run, works, tmp_path, monkeypatch):
+def test_reproduce_says_so_when_nothing_could_be_run(run, refused, tmp_path, monkeypatch):
     for name in ("DIFFCLUST_DATA", "XDG_CACHE_HOME"):
         monkeypatch.setenv(name, str(tmp_path))
     words = ("reproduce", "tell/table2", "--only", "cifar100-s1", "--quick", "--device", "cpu")
@@ -783,7 +783,7 @@ def test_reproduce_says_so_when_nothing_could_be_run(run, works, tmp_path, monke
     assert "Not run here: cifar100" in out
     assert "everything runs" not in out
     assert err == "diffclust: tell/table2: nothing of it could be run.\n"
-    assert "not run" in works(*words, "--show")
+    refused(*words, "--show", says="no recorded runs in runs/reproduce-quick")
 
 
 def test_reproduce_quick_keeps_away_from_the_results(works, tmp_path, small_table):

@@ -44,6 +44,9 @@ def test_a_table_from_the_file_to_the_report(works, tmp_path, customers):
     said = works("explain", "a", "--row", 3)
     assert said.startswith("Row 3: c3\n")
     assert "plan = " in said
+    counted = [line.split("│")[1].strip() for line in said.splitlines() if line.startswith("│") and "z" not in line]
+    assert sorted(counted[:3]) == ["income", "plan", "since"]  # a line a column, not one a feature
+    assert re.search(r"since +│ 20\d\d-\d\d-\d\d ", said)
     assert "stands out by" in works("explain", "a", "--cluster", 0)
     works("report", "a", "--layout", "PCA")
     page = (tmp_path / "a" / "report.html").read_text(encoding="utf-8")

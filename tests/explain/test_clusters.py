@@ -48,8 +48,12 @@ def test_a_cluster_by_naive_counting(table, frame):
         assert cluster.tightness == pytest.approx(away[own].mean(), rel=1e-5)
         assert cluster.relative_tightness == pytest.approx(away[own].mean() / away.mean(), rel=1e-5)
         assert cluster.typical == own[np.argsort(away[own], kind="stable")[:5]].tolist()
-        margins = {e.row: e.margin for e in table.explain(frame, attributions=False) if e.cluster == j}
+        explained = table.explain(frame, attributions=False)
+        margins = {e.row: e.margin for e in explained if e.cluster == j}
         assert [row for row, _, _ in cluster.doubtful] == sorted(margins, key=margins.get)[:5]
+        least = min(margins.values())
+        assert cluster.doubt == np.mean([each.margin > least for each in explained])
+        assert f"smaller than that of {100 * cluster.doubt:.0f} % of all rows" in cluster.sentence
         rest = np.setdiff1d(np.arange(len(X)), own)
         apart = (X[own].mean(0) - X[rest].mean(0)) / X.std(0)
         for name, value in cluster.features:

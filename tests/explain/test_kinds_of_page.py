@@ -19,6 +19,26 @@ def made(X, tmp_path, k=2, **options):
     return model, data
 
 
+def test_a_blank_cell_is_said_to_be_filled(tmp_path):
+    half = np.arange(60) % 2
+    frame = pd.DataFrame({"income": 10.0 + 50 * half + np.arange(60) % 7, "plan": np.where(half, "gold", "free")})
+    frame.loc[3, "income"] = np.nan
+    frame.loc[4, "plan"] = None
+    _, data = made(frame, tmp_path)
+    rows = data["map"]
+
+    def cells(row):
+        i = rows["row"].index(row)
+        return {
+            rows["features"][at]: value for at, value in zip(rows["feature"][i], rows["feature_value"][i], strict=True)
+        }
+
+    assert cells(3)["income"].startswith("missing (filled: ")
+    assert cells(3)["plan"] == "gold"
+    assert cells(4)["plan"].startswith("missing (filled: free")
+    assert not cells(5)["income"].startswith("missing")
+
+
 def test_columns_of_a_table_against_the_whole(tmp_path):
     rng = np.random.default_rng(0)
     half = np.arange(200) % 2
@@ -40,6 +60,13 @@ def test_columns_of_a_table_against_the_whole(tmp_path):
     assert columns["income"]["range"]
     assert columns["since"]["places"][0].startswith("2024-0")
     for card in data["clusters"]:
+        rich = frame["income"][model.labels_ == card["cluster"]].mean() > 3500
+        assert len(card["name"].split(", ")) == 2
+        assert set(card["name"].split(", ")) <= (
+            {"high income", "late since", "high children", "plan = gold"}
+            if rich
+            else {"low income", "early since", "low children", "plan = free"}
+        )
         inside = frame[model.labels_ == card["cluster"]]
         own = {data["spreads"][at]["name"]: shares for at, shares in card["spreads"]}
         assert own["plan"] == pytest.approx([(inside["plan"] == name).mean() for name in ("free", "gold")], abs=1e-3)

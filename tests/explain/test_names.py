@@ -1,14 +1,19 @@
 """Names of clusters and rows: to a file and back, into a report, and what is no such file."""
 
 import json
+import warnings
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.exceptions import ConvergenceWarning
 
 from diffclust import TELL, load_names
+from diffclust.explain.clusters import cluster_facts
+from diffclust.explain.names import names_by_facts
 from diffclust.report.names import Names, given_names
 
 called = st.dictionaries(st.integers(0, 10**9), st.text(min_size=1, max_size=30).map(str.strip).filter(bool))
@@ -79,3 +84,47 @@ def test_names_reach_the_page(blobs, tmp_path):
     third, _ = content(again.report(tmp_path / "r.html", X, layout="PCA"))
     assert third["key"] != data["key"]
     assert np.unique([data["key"], third["key"]]).size == 2
+
+
+TABLE_ROWS = 600
+
+
+@pytest.fixture(scope="module")
+def mixed():
+    """Two groups that a number, a date and a category tell apart; the others are noise."""
+    rng, half = np.random.default_rng(0), np.arange(TABLE_ROWS) % 2
+    days = rng.integers(0, 300, TABLE_ROWS) + 700 * half
+    return pd.DataFrame(
+        {
+            "income": 30 + 40 * half + rng.normal(0, 5, TABLE_ROWS),
+            "since": pd.Timestamp("2020-01-01") + pd.to_timedelta(days, unit="D"),
+            "plan": np.where(half, "premium", rng.choice(["free", "basic"], TABLE_ROWS)),
+            "shoes": rng.normal(40, 3, TABLE_ROWS),
+            "hand": rng.choice(["left", "right"], TABLE_ROWS),
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def told(mixed):
+    with warnings.catch_warnings(action="ignore", category=ConvergenceWarning):
+        return TELL(2, random_state=0, device="cpu", epochs=4, pretrain_epochs=4).fit(mixed)
+
+
+def test_facts_are_beyond_chance_and_names_are_made_of_them(told, mixed):
+    facts = cluster_facts(told, mixed)
+    assert {fact.column for own in facts for fact in own} == {"income", "since", "plan"}
+    rich = int(told.labels_[1])
+    phrases = {fact.column: fact.phrase for fact in facts[rich]}
+    assert phrases == {"income": "high income", "since": "late since", "plan": "plan = premium"}
+    assert {fact.phrase for fact in facts[1 - rich]} >= {"low income", "early since", "plan not premium"}
+    assert names_by_facts(facts)[rich] == ", ".join(fact.phrase for fact in facts[rich][:2])
+    (name,) = names_by_facts([facts[0]])
+    assert names_by_facts([facts[0], facts[0], []]) == [f"{name} (0)", f"{name} (1)", "cluster 2"]
+
+
+def test_without_rows_a_name_has_one_phrase_a_column(told, mixed):
+    for name in told.names_:
+        columns = [column for column in mixed.columns for part in name.split(", ") if column in part.split()]
+        assert len(columns) == len(set(columns)) == 2
+        assert "time of year" not in name

@@ -220,25 +220,37 @@ def _rows(
 
 def _row(X: Any, i: int) -> Any:
     """One row of X, as an X of its own."""
+    from ..explain.tables import some_rows
+
     if not 0 <= i < X.shape[0]:
         raise Wrong(f"row {i} should be from 0 to {X.shape[0] - 1}: there are {X.shape[0]} rows.")
-    return X.iloc[[i]] if hasattr(X, "iloc") else X[[i]]
+    return some_rows(X, [i])
 
 
 def _print_inputs(said: Any, estimator: Any, X: Any, asked: list[int], *, sparse: bool) -> None:
-    """The features that count most, with their values in the rows asked about."""
+    """The features that count most, with their values in the rows asked about; of a table its columns."""
     import numpy as np
+
+    from ..explain.tables import blank_cells, shown_cell
 
     if said.attributions is None or said.feature_names is None:
         return
     reading = getattr(estimator, "columns_", None)
     rows = [_row(X, i) if reading is None else reading.transform(_row(X, i)) for i in asked]
     values = [row.toarray()[0] if hasattr(row, "toarray") else np.asarray(row)[0] for row in rows]
-    weights = said.attributions.ravel()
+    weights, names = said.attributions.ravel(), said.feature_names
+    cells = [[f"{value:.5g}" for value in row] for row in values]
+    of_columns = reading is not None and not reading.is_text
+    if of_columns:
+        weights, names = reading.by_column(weights[None])[0], [column.name for column in reading.used]
+        blank = [blank_cells(reading, _row(X, i)) for i in asked]
+        blank = [None if each is None else each[0] for each in blank]
+        places = range(len(names))
+        cells = [[shown_cell(reading, v, at, b) for at in places] for v, b in zip(values, blank, strict=True)]
     order = [i for i in np.argsort(-np.abs(weights), kind="stable")[:SHOWN].tolist() if weights[i]]
     heads = [f"row {i}" for i in asked]
-    lines = [[said.feature_names[i], *(f"{v[i]:.5g}" for v in values), f"{weights[i]:+.5g}"] for i in order]
-    print_table(["word" if sparse else "feature", *heads, "counts"], lines)
+    lines = [[names[i], *(row[i] for row in cells), f"{weights[i]:+.5g}"] for i in order]
+    print_table(["column" if of_columns else "word" if sparse else "feature", *heads, "counts"], lines)
 
 
 def _print_sum(said: Any, total: float) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 from .errors import UNSOUND
 from .tables import print_number, print_table, print_unlabelled
 
+SHOWN = ("acc", "nmi", "ari")  # of the scores; --json has them all
 CLUSTERS = ["cluster", "name", "rows", "set apart by"]
 
 
@@ -65,7 +66,7 @@ class FinishedFit:
             ["clustering loss", f"{estimator.clustering_loss_:.6g}"],
             *([["dead centres repaired", str(found["repaired"])]] if found["repaired"] else []),
             ["seconds", f"{self.seconds:.1f}"],
-            *([name, f"{100 * value:.2f}"] for name, value in self.scores.items()),
+            *([name.upper(), f"{100 * self.scores[name]:.2f}"] for name in SHOWN if name in self.scores),
         ]
         print_table(["", f"{type(estimator).__name__} on {self.data}"], rows)
         print_number(found.get("number"))
@@ -102,8 +103,16 @@ class FinishedFit:
 
 
 def clusters_of(estimator: Any, given: Any, shown: Any) -> list[list[str]]:
-    """Of a table or of texts: the size of each cluster, and what sets it apart."""
-    from ..explain.clusters import cluster_sentences
+    """Of a table or of texts: the size of each cluster, and what sets it apart, by which those without a name get
+    one."""
+    from ..explain.clusters import cluster_facts
+    from ..explain.names import names_by_facts
+    from ..explain.words import listing
 
-    told = cluster_sentences(estimator, given, shown)
-    return [[str(size), text] for size, text in zip(estimator.diagnostics_["sizes"], told, strict=False)]
+    facts = cluster_facts(estimator, given, shown)
+    if facts is None:
+        return []
+    found = {j: name for j, name in enumerate(names_by_facts(facts)) if facts[j]}
+    estimator.names_ = {**found, **estimator.given_names_}
+    told = [listing(fact.sentence for fact in own[:4]) or "no column" for own in facts]
+    return [[str(size), text] for size, text in zip(estimator.diagnostics_["sizes"], told, strict=True)]

@@ -110,8 +110,8 @@ def check_method(name: str) -> None:
         raise Wrong(f"{name} cannot label new rows, so there is no model to save: use compare, or {', '.join(known)}.")
     if name in BASELINES:
         raise Wrong(
-            f"{name} is a classical method, for 'diffclust compare'. A model without a network is fitted by "
-            "--method kmeansnet --set network=identity."
+            f"{name} is a classical method, for 'diffclust compare'. 'diffclust fit' clusters without a network by "
+            "--set network=identity."
         )
     raise Wrong(f"Unknown method {name!r}{guess(name, known)}: choose from {', '.join(known)}.")
 

@@ -34,6 +34,7 @@ class ClusterExplanation:
             in standard deviations of the feature; without, the decoded centre minus the mean of the other decoded
             centres, in the units of the network. None for images: see `difference`, that difference as an image.
         columns: for a table, with X: each column against the whole table, most distinctive first.
+        doubt: share of all rows that have a larger margin than the most doubtful row of the cluster.
     """
 
     cluster: int
@@ -49,6 +50,7 @@ class ClusterExplanation:
     doubtful: list[tuple[int, float, int]] | None  # row, margin, runner-up
     features: list[tuple[str, float]] | None
     columns: list[ColumnFact] | None = None
+    doubt: float | None = None
 
     @property
     def sentence(self) -> str:
@@ -62,13 +64,16 @@ class ClusterExplanation:
             parts.append(f"Its nearest clusters are {near}.")
         if self.columns:
             parts.append(f"It stands out by {self.said}.")
+        elif self.columns is not None and self.size:
+            parts.append("No column stands out.")
         elif self.features:
             parts.append(f"It stands out by {words.weighted(self.features[:5])}.")
         if self.typical:
             parts.append(f"Most typical are rows {words.listing(map(str, self.typical[:3]))}.")
         if self.doubtful:
             row, margin, rival = self.doubtful[0]
-            parts.append(f"Most doubtful is row {row}, whose margin to cluster {rival} is only {margin:.3g}.")
+            beside = "" if self.doubt is None else f", smaller than that of {100 * self.doubt:.0f} % of all rows"
+            parts.append(f"Most doubtful is row {row}: its margin to cluster {rival} is {margin:.3g}{beside}.")
         if self.typical is None:
             parts.append("Pass rows X to see which rows are in the cluster.")
         return " ".join(parts)
@@ -86,7 +91,7 @@ class ClusterExplanation:
         columns = None if self.columns is None else [fact.to_dict() for fact in self.columns]
         names = (
             "cluster", "size", "share", "tightness", "relative_tightness", "neighbours", "center", "decoded",
-            "difference", "typical", "doubtful", "features", "sentence",
+            "difference", "typical", "doubtful", "doubt", "features", "sentence",
         )  # fmt: skip
         return {**{name: words.plain(getattr(self, name)) for name in names}, "columns": columns}
 
@@ -199,23 +204,21 @@ def explain_cluster(
     return describe_cluster(estimator, j, Census.of(subject), subject.feature_names, n)
 
 
-def cluster_sentences(estimator: Any, X: Any, shown: Any = None) -> list[str]:
-    """What sets each cluster of the fitted rows X apart, in the words of their table, or of the texts `shown` with
-    them; nothing where there is neither."""
+def cluster_facts(estimator: Any, X: Any, shown: Any = None) -> list[list[ColumnFact]] | None:
+    """What sets each cluster of the fitted rows X apart, by the columns of their table, or of what is `shown`,
+    a table or texts; None where there is none."""
     reading = getattr(estimator, "columns_", None)
     k = len(estimator.cluster_centers_)
     if reading is not None:
         census = Census.of(Subject.of(estimator, X))
-        facts = [census.facts(j) or [] for j in range(k)]
-    elif is_frame(shown):
+        return [census.facts(j) or [] for j in range(k)]
+    if is_frame(shown):
         reading = Columns.fit(shown)
         rows = Data(SparseRows(sp.csr_matrix(reading.transform(shown))), torch.device("cpu"))
         means, spread = _moments(rows, torch.from_numpy(estimator.labels_), k)
         sizes = np.bincount(estimator.labels_, minlength=k)
-        facts = [column_facts(reading, means, spread, sizes, j) if sizes[j] else [] for j in range(k)]
-    else:
-        return []
-    return [words.listing(fact.sentence for fact in own[:4]) for own in facts]
+        return [column_facts(reading, means, spread, sizes, j) if sizes[j] else [] for j in range(k)]
+    return None
 
 
 def check_cluster(estimator: Any, j: Any) -> None:
@@ -268,4 +271,5 @@ def describe_cluster(
         doubtful=doubtful,
         features=features,
         columns=None if census is None else census.facts(j),
+        doubt=None if census is None or not doubtful else float((census.margin > doubtful[0][1]).mean()),
     )

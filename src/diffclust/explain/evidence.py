@@ -64,8 +64,11 @@ class Evidence:
         return words.heaviest(self.feature_names, flat, n)
 
     def top_in_words(self, n: int) -> list[tuple[str, float]]:
-        """`top`, with the row's values where they can be said."""
-        return self.top(n)
+        """`top`, by columns of a table, and with the row's values where they can be said."""
+        if self.reading is None or self.reading.is_text or self.attributions is None:
+            return self.top(n)
+        names = [column.name for column in self.reading.used]
+        return words.heaviest(names, self.reading.by_column(self.attributions[None])[0], n)
 
     def heaviest(self, n: int) -> list[tuple[str, float]]:
         """The largest contributions, for (+) or against (-)."""

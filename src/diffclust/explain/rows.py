@@ -18,6 +18,7 @@ from .evidence import Evidence
 from .gradients import Attribution, integrated_gradients
 from .logits import Logits
 from .pictures import displayable
+from .tables import cell_phrase
 
 Baseline = Literal["auto", "runner-up", "zero"] | np.ndarray
 
@@ -62,12 +63,14 @@ class RowExplanation(Evidence):
         return " ".join([where, *self.reasons(f"The margin of {self.margin:.4g} between them")])
 
     def top_in_words(self, n: int) -> list[tuple[str, float]]:
-        """ "income 2.1 sd above", where the row is of a table."""
+        """ "income 2.1 sd above", where the row is of a table: all that a column counts for. Of texts, words."""
         if self.reading is None or self.attributions is None:
             return self.top(n)
-        order = np.argsort(-np.abs(self.attributions), kind="stable")[:n].tolist()
-        weights = self.attributions.tolist()
-        return [(self.reading.phrase(i, float(self.sample[i])), weights[i]) for i in order if weights[i]]
+        if self.reading.is_text:
+            return [(f"“{word}”", weight) for word, weight in self.top(n)]
+        weights = self.reading.by_column(self.attributions[None])[0]
+        order = np.argsort(-np.abs(weights), kind="stable")[:n].tolist()
+        return [(cell_phrase(self.reading, self.sample, at), float(weights[at])) for at in order if weights[at]]
 
     def pictures(self) -> list[str]:
         heat = super().pictures()

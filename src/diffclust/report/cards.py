@@ -5,6 +5,8 @@ from typing import Any
 import numpy as np
 
 from ..explain.clusters import describe_cluster
+from ..explain.names import names_by_facts
+from ..explain.tables import NAMING
 from .contexts import in_context, words_of_clusters
 from .material import NAMED, Material, number, shown_clusters
 from .spreads import Spread, places, spreads
@@ -24,13 +26,24 @@ def cards(material: Material) -> dict[str, Any]:
     if material.kind == "table":
         columns = spreads(material.census, {i for each in wanted.values() for i in each})
     words = telling(material)
+    names = found_names(material, words)
     order = {i: number for number, i in enumerate(columns)}
     for j, each in zip(shown, found, strict=True):
         each["features"] = [entry[1:] for entry in each["features"]]
         each["spreads"] = [[order[i], columns[i].of(j)] for i in wanted[j] if i in columns]
         each["words"] = words[j] if words else []
+        each["name"] = names[j]
         each["contexts"] = contexts(material, j, words[j]) if words else []
     return {"clusters": found, "spreads": [column.to_dict() for column in columns.values()]}
+
+
+def found_names(material: Material, words: list[list[str]] | None) -> list[str]:
+    """What each cluster may be called, by its columns or words; nothing for images and for columns without names."""
+    census, k = material.census, len(material.census.means)
+    facts = [census.facts(j) or [] for j in range(k)]
+    if any(facts):
+        return [name if own else "" for name, own in zip(names_by_facts(facts), facts, strict=True)]
+    return [", ".join(own[:NAMING]) for own in words] if words else [""] * k
 
 
 def telling(material: Material) -> list[list[str]] | None:

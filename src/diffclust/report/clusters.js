@@ -36,7 +36,7 @@ const Clusters = (() => {
   function card(c) {
     const P = D.pictures, galleries = P ? "gallery" : "gallery texts", j = c.cluster;
     const head = el("div", { class: "head" }, P && P.centers ? picture(P.centers, j, 72, `Decoded centre of cluster ${j}`) : null,
-      el("div", {}, el("h3", {}, dot(j), `Cluster ${j} `, nameField(j)), el("div", { class: "note" }, `${c.size.toLocaleString("en")} rows, ${percent(c.share)}`)));
+      el("div", {}, el("h3", {}, dot(j), `Cluster ${j} `, nameField(j)), el("div", { class: "note" }, `${c.size.toLocaleString("en")} rows, ${percent(c.share)}${c.name && c.name !== Names.cluster(j) ? `: ${c.name}` : ""}`)));
     const facts = [];
     if (c.tightness !== null) facts.push(`${c.tightness < 1 ? "tighter" : "looser"} than average (${format(c.tightness)})`);
     if (c.neighbours.length) facts.push(`nearest: ${c.neighbours.map(([l, away]) => `${l} (at ${format(away)})`).join(", ")}`);

@@ -15,11 +15,13 @@ from ..explain import words
 from ..explain.clusters import Census, group_means
 from ..explain.rows import Subject
 from ..explain.tables import column_facts
+from ..reading.tables import deviations
 from .names import given_names
 
 MOVES = 12  # the largest are described
 NAMED = 8  # rows of a move
 TOLD = 4  # columns that tell a move, or a drift
+SLIGHTLY = 0.05  # standard deviations over all rows: within a cluster rows differ by less than among all
 FAR = 0.99  # a row is far from its centre if it is beyond this share of the earlier rows
 # Share of far rows beyond which they have moved away. Training rows lie closer to their centres than others of the same
 # distribution: of these 2 to 10 % are far with a network, 1 % without one.
@@ -302,15 +304,13 @@ def told(census: Census, means: np.ndarray, weights: np.ndarray) -> list[str]:
     nothing for images."""
     reading, names = getattr(census.subject.estimator, "columns_", None), census.subject.feature_names
     if reading is not None:
-        return [fact.sentence for fact in column_facts(reading, means, census.spread, weights, 0)[:TOLD]]
+        return [fact.sentence for fact in column_facts(reading, means, census.spread, weights, 0, SLIGHTLY)[:TOLD]]
     if names is None:
         return []
     whole = np.average(means, axis=0, weights=weights)
     away = (means[0] - whole) / np.where(census.spread > 0, census.spread, np.inf)
     heavy = words.heaviest(names, away, TOLD)
-    return [
-        f"{name} {abs(value):.1f} sd {'above' if value > 0 else 'below'}" for name, value in heavy if abs(value) > 0.05
-    ]
+    return [f"{name} {deviations(value)}" for name, value in heavy if abs(value) > SLIGHTLY]
 
 
 def find_moves(here: Census, there: Census, flows: np.ndarray, matched: dict[int, int]) -> list[Move]:

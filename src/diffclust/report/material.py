@@ -15,6 +15,7 @@ from ..callbacks import TrainingRecord
 from ..engine.rows import SparseRows
 from ..explain.clusters import Census
 from ..explain.rows import Explanations, explain_subject
+from ..explain.tables import blank_cells, some_rows
 from ..reading.frames import is_frame
 from .layout import Layout
 from .names import Names
@@ -62,6 +63,7 @@ class Material:
     captions: Sequence[str] | None
     texts: Sequence[str] | None = None  # that the words of a cluster are looked for in
     thumbnails: Any = None
+    blank: np.ndarray | None = None  # (n, columns), which cells of the sample were blank
 
     @property
     def place(self) -> dict[int, int]:
@@ -82,8 +84,9 @@ def gather(census: Census, rows: list[int], X: Any, options: ReportOptions) -> M
     is_text = options.texts is not None or (sparse and captions is not None)
     kind: SampleKind = "image" if images else "text" if is_text else "table"
     texts = options.texts if options.texts is not None else captions if is_text else None
+    blank = None if reading is None or not is_frame(X) else blank_cells(reading, some_rows(X, rows))
     explanations = explain_subject(subject.at(rows))
-    return Material(estimator, census, rows, explanations, kind, captions, texts, options.thumbnails)
+    return Material(estimator, census, rows, explanations, kind, captions, texts, options.thumbnails, blank)
 
 
 def fingerprint(census: Census) -> str:

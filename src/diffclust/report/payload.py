@@ -13,6 +13,7 @@ from ..explain.clusters import Census
 from ..explain.model import explain_model
 from ..explain.pictures import displayable
 from ..explain.rows import Subject, decoded_centers
+from ..explain.tables import shown_cell
 from ..explain.words import listing, plain
 from .cards import cards
 from .layout import Layout, follow, spread_out
@@ -152,7 +153,8 @@ def features(material: Material, names: list[str]) -> dict[str, Any]:
     heavy = np.argsort(-np.abs(weights), axis=1, kind="stable")[:, :TOP]
     shown = np.unique(heavy)
     if reading is not None:
-        told = [[reading.cell(row, at) for at in line] for row, line in zip(values, heavy, strict=True)]
+        blank = material.blank if material.blank is not None else [None] * len(values)
+        told = [[shown_cell(reading, v, at, b) for at in line] for v, line, b in zip(values, heavy, blank, strict=True)]
     else:
         told = [numbers(line) for line in np.take_along_axis(values, heavy, axis=1)]
     return {

@@ -215,8 +215,9 @@ def _sets(table: PaperTable, records: Records, seeds: int) -> Printed:
     for method, figures in by_method.items():
         if method not in again and not table.whole:
             continue
-        values = [float(figures[name]) for name in sets]
-        lines.append([method, "paper" if method in again else NOT_AGAIN, *(figures[name] for name in sets), *_summary(values)])
+        cells = [figures[name] for name in sets]
+        summary = _summary([float(cell) for cell in cells])
+        lines.append([method, "paper" if method in again else NOT_AGAIN, *cells, *summary])
         ours: dict[str, dict[str, Row]] = {}
         for row in table.rows:
             if row.published and row.published[1] == method:
