@@ -12,9 +12,8 @@ import torch
 from sklearn.utils import check_random_state
 from torch import Tensor
 
-from ..nn.ops import without_autocast
-
 PRECISIONS = ("auto", "float32", "bf16")
+KINDS = ("cpu", "cuda")
 CUBLAS = "CUBLAS_WORKSPACE_CONFIG"
 
 
@@ -61,11 +60,15 @@ def autocast(device: torch.device, precision: str) -> contextlib.AbstractContext
 @contextlib.contextmanager
 def undisturbed() -> Iterator[None]:
     """A context, or a decorator, in which a caller's autocast and default device have no effect."""
-    with contextlib.ExitStack() as modes:
-        for kind in ("cpu", "cuda"):
-            modes.enter_context(without_autocast(torch.device(kind)))
-        if torch.get_default_device().type != "cpu":
-            modes.enter_context(torch.device("cpu"))
+    modes: list[Any] = [torch.autocast(kind, enabled=False) for kind in KINDS if torch.is_autocast_enabled(kind)]
+    if torch.empty(0).device.type != "cpu":  # quicker than to ask for the default
+        modes.append(torch.device("cpu"))
+    if not modes:
+        yield
+        return
+    with contextlib.ExitStack() as inside:
+        for mode in modes:
+            inside.enter_context(mode)
         yield
 
 
