@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
+from difflib import get_close_matches
 from functools import cached_property
 from typing import Any, Literal, Self, get_args
 
@@ -370,6 +371,13 @@ class NoSuchLabel(ValueError):
     """The column that is to be the labels is not there."""
 
 
+def meant(name: str, names: Sequence[str]) -> str:
+    """How a message about a column that is not there goes on, where one has nearly that name."""
+    folded = {known.casefold(): known for known in names}
+    close = get_close_matches(name.casefold(), folded, n=1)
+    return f" (did you mean {folded[close[0]]!r}?)" if close else ""
+
+
 def is_identifier(name: str) -> bool:
     return bool(IDENTIFIER.match(name) or CAMEL_IDENTIFIER.match(name))
 
@@ -381,7 +389,8 @@ def label_column(
     if wanted is not None:
         if wanted not in names:
             there = ", ".join(map(repr, names[:10]))
-            raise NoSuchLabel(f"there is no column {wanted!r} for the labels; there are {there}.")
+            close = meant(wanted, names)
+            raise NoSuchLabel(f"there is no column {wanted!r} for the labels{close}; there are {there}.")
         return list(names).index(wanted)
     folded = [name.casefold() for name in names]
     known = [name for name in LABEL_COLUMNS if name != "y" or "x" not in folded]  # beside x, y is a coordinate
