@@ -465,6 +465,23 @@ def test_telling_words_by_hand():
     assert telling_words(means, ["cat", "the", "dog"], 2) == [["cat", "the"], ["dog", "the"]]
 
 
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (2019, "2019"),
+        (95_833, "95833"),
+        (1234.56, "1234.56"),
+        (1234.5, "1234.5"),
+        (300, "300"),
+        (-0.123456, "-0.1235"),
+        (99.999, "100"),
+        (1_234_567.8, "1,234,568"),
+    ],
+)
+def test_figures(value, said):
+    assert Column("a", "number").shown(value) == said
+
+
 def test_decoded_rows_in_words():
     frame = pd.DataFrame(
         {
@@ -478,7 +495,7 @@ def test_decoded_rows_in_words():
     rows = [[51_999.6, 0.2, -0.1, 0.8, 19724.2], [12.25, -1, -1, -1, 19723], [0, 0.001, 1.3, 0.5, 19724]]
     said = reading.in_words(np.array(rows))
     assert list(said.columns) == ["since", "income", "plan"]
-    assert said["income"].tolist() == ["52,000", "12.25", "0"]
+    assert said["income"].tolist() == ["52000", "12.25", "0"]
     assert said["since"].tolist() == ["2024-01-02", "2024-01-01", "2024-01-02"]
     assert said["plan"].tolist() == [
         "premium 80 %, basic 20 %",

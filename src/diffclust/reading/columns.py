@@ -338,7 +338,7 @@ class Column:
     def shown(self, value: float) -> str:
         """A mean of its first feature, as the table would write it."""
         if self.kind != "date":
-            return f"{value:,.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
+            return _in_figures(value)
         return str(np.datetime64(0, "D") + np.timedelta64(round(value), "D"))
 
     def in_words(self, row: np.ndarray) -> str:
@@ -410,6 +410,15 @@ def may_be_labels(values: Iterable[Any]) -> bool:
         return all(float(word).is_integer() for word in kinds)
     except ValueError:
         return True
+
+
+def _in_figures(value: float) -> str:
+    """Four digits, and whole numbers and cents in full: a year is 2019, a postcode 95833, an income 1,200,000."""
+    if abs(value) < 100:
+        return f"{value:.4g}"
+    if abs(value) < 10_000:
+        return f"{value:.2f}".rstrip("0").rstrip(".")
+    return f"{value:.0f}" if abs(value) < 100_000 else f"{value:,.0f}"
 
 
 def _days(moments: np.ndarray) -> np.ndarray:
