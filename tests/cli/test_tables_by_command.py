@@ -118,6 +118,12 @@ def test_a_header_of_years(works, tmp_path):
     assert "No header line was found: the first line is read as data." in out
 
 
+def test_columns_without_names_are_kept_by_number(works, tmp_path):
+    (tmp_path / "t.csv").write_text("1,2\n" + "".join(f"{i}.50,{'xy'[i % 2]}\n" for i in range(30)))
+    works("fit", "t.csv", "-k", 2, "--out", "a", "--keep", "column 1", *SHORT)
+    assert (tmp_path / "a" / "labels.csv").read_text().startswith("row,column 1,label\n0,1,")
+
+
 def test_codes_are_left_out_and_said(works, tmp_path):
     rows = [f"{401 * i + 1067:05},{i % 2:02},{i % 2 * 9 + i / 64},{i + 5}" for i in range(30)]
     (tmp_path / "t.csv").write_text("PLZ,kind,a,n\n" + "\n".join(rows) + "\n")
@@ -248,6 +254,9 @@ def test_bad_words_about_columns(refused, tmp_path, customers):
     refused(*fit, "--skip", "salary", says="there is no column 'salary'")
     refused(*fit, "--label", "salary", says="there is no column 'salary' for the labels")
     refused(*fit, "--keep", "salary", says="--keep salary: there is no such column")
+    refused(*fit, "--skip", "sinc", says="there is no column 'sinc' (did you mean 'since'?)")
+    refused(*fit, "--label", "plam", says="there is no column 'plam' for the labels (did you mean 'plan'?)")
+    refused(*fit, "--keep", "Id", says="--keep Id: there is no such column (did you mean 'id'?)")
     np.save("x.npy", np.eye(5))
     refused("describe", "x.npy", "--label", "salary", says="x.npy has no columns with names")
     assert not (tmp_path / "a").exists()

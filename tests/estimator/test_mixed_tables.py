@@ -113,6 +113,11 @@ def test_blank_arrays_are_refused_as_ever():
         TELL(2, **SHORT).fit(X)
 
 
+def test_a_list_of_texts_is_told_what_to_be():
+    with pytest.raises(ValueError, match=r"X is a list of texts: .* pandas\.DataFrame\(\{'text': texts\}\)"):
+        TELL(2, **SHORT).fit(["a cat sat", "a dog ran", "cats and dogs"])
+
+
 @pytest.mark.parametrize(
     ("settings", "says", "error"),
     [

@@ -192,6 +192,7 @@ def test_a_name_alone_makes_no_labels(n, values, are):
     ("wishes", "says"),
     [
         ({"salary": "number"}, "no column 'salary'; there are 'customer_id', 'income'"),
+        ({"Inkome": "number"}, r"no column 'Inkome' \(did you mean 'income'\?\); there are 'customer_id'"),
         ({"plan": "colour"}, "'plan' is to be 'colour', which should be one of number, category"),
         ({"plan": "number"}, "Column 'plan' should be a number, but has 'f|Column 'plan' should be a number"),
         ({"plan": "date"}, "Column 'plan' should be a date"),
@@ -317,7 +318,9 @@ def test_a_new_category_is_blank_and_said():
 def test_columns_that_are_missing_or_more():
     table = customers()
     reading = Columns.fit(table)
-    with pytest.raises(ValueError, match="X has no column 'income', which fit saw; it has 'customer_id', 'plan'"):
+    with pytest.raises(
+        ValueError, match=r"X has no column 'income', which .* 'currency'. Add it empty to have it filled"
+    ):
         reading.transform(table.drop(columns="income"))
     rows = reading.transform(table.drop(columns=["customer_id", "currency"]).assign(more=1))
     assert (rows == reading.transform(table)).all()
@@ -462,6 +465,23 @@ def test_telling_words_by_hand():
     assert telling_words(means, ["cat", "the", "dog"], 2) == [["cat", "the"], ["dog", "the"]]
 
 
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (2019, "2019"),
+        (95_833, "95833"),
+        (1234.56, "1234.56"),
+        (1234.5, "1234.5"),
+        (300, "300"),
+        (-0.123456, "-0.1235"),
+        (99.999, "100"),
+        (1_234_567.8, "1,234,568"),
+    ],
+)
+def test_figures(value, said):
+    assert Column("a", "number").shown(value) == said
+
+
 def test_decoded_rows_in_words():
     frame = pd.DataFrame(
         {
@@ -475,7 +495,7 @@ def test_decoded_rows_in_words():
     rows = [[51_999.6, 0.2, -0.1, 0.8, 19724.2], [12.25, -1, -1, -1, 19723], [0, 0.001, 1.3, 0.5, 19724]]
     said = reading.in_words(np.array(rows))
     assert list(said.columns) == ["since", "income", "plan"]
-    assert said["income"].tolist() == ["52,000", "12.25", "0"]
+    assert said["income"].tolist() == ["52000", "12.25", "0"]
     assert said["since"].tolist() == ["2024-01-02", "2024-01-01", "2024-01-02"]
     assert said["plan"].tolist() == [
         "premium 80 %, basic 20 %",

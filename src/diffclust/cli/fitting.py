@@ -202,6 +202,7 @@ def _free_folder(data: str) -> Path:
 
 def _own_columns(source: Source, shown: Any, keep: list[str] | None) -> dict[str, list[Any]]:
     """What stands beside the labels: the file of each image or text, and the columns to keep."""
+    from ..reading.columns import meant
     from ..reading.files import captions
     from ..reading.formats import as_written
     from ..reading.frames import is_frame
@@ -218,7 +219,8 @@ def _own_columns(source: Source, shown: Any, keep: list[str] | None) -> dict[str
     wanted = names if keep == ["all"] else keep
     for name in wanted:
         if name not in names:
-            raise Wrong(f"--keep {name}: there is no such column; there are {', '.join(names[:10])}.")
+            close = meant(name, names)
+            raise Wrong(f"--keep {name}: there is no such column{close}; there are {', '.join(names[:10])}.")
         if name in ("row", "file", "label"):
             raise Wrong(f"--keep {name}: the file of labels already has a column of that name.")
     cells = as_written(Path(source.data).expanduser(), wanted, shown)

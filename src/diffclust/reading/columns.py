@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
+from difflib import get_close_matches
 from functools import cached_property
 from typing import Any, Literal, Self, get_args
 
@@ -337,7 +338,7 @@ class Column:
     def shown(self, value: float) -> str:
         """A mean of its first feature, as the table would write it."""
         if self.kind != "date":
-            return f"{value:,.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
+            return _in_figures(value)
         return str(np.datetime64(0, "D") + np.timedelta64(round(value), "D"))
 
     def in_words(self, row: np.ndarray) -> str:
@@ -370,6 +371,13 @@ class NoSuchLabel(ValueError):
     """The column that is to be the labels is not there."""
 
 
+def meant(name: str, names: Sequence[str]) -> str:
+    """How a message about a column that is not there goes on, where one has nearly that name."""
+    folded = {known.casefold(): known for known in names}
+    close = get_close_matches(name.casefold(), folded, n=1)
+    return f" (did you mean {folded[close[0]]!r}?)" if close else ""
+
+
 def is_identifier(name: str) -> bool:
     return bool(IDENTIFIER.match(name) or CAMEL_IDENTIFIER.match(name))
 
@@ -381,7 +389,8 @@ def label_column(
     if wanted is not None:
         if wanted not in names:
             there = ", ".join(map(repr, names[:10]))
-            raise NoSuchLabel(f"there is no column {wanted!r} for the labels; there are {there}.")
+            close = meant(wanted, names)
+            raise NoSuchLabel(f"there is no column {wanted!r} for the labels{close}; there are {there}.")
         return list(names).index(wanted)
     folded = [name.casefold() for name in names]
     known = [name for name in LABEL_COLUMNS if name != "y" or "x" not in folded]  # beside x, y is a coordinate
@@ -401,6 +410,15 @@ def may_be_labels(values: Iterable[Any]) -> bool:
         return all(float(word).is_integer() for word in kinds)
     except ValueError:
         return True
+
+
+def _in_figures(value: float) -> str:
+    """Four digits, and whole numbers and cents in full: a year is 2019, a postcode 95833, an income 1,200,000."""
+    if abs(value) < 100:
+        return f"{value:.4g}"
+    if abs(value) < 10_000:
+        return f"{value:.2f}".rstrip("0").rstrip(".")
+    return f"{value:.0f}" if abs(value) < 100_000 else f"{value:,.0f}"
 
 
 def _days(moments: np.ndarray) -> np.ndarray:

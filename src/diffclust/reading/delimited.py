@@ -117,7 +117,8 @@ def read_delimited(path: Path, expected: Expected = FITTING) -> tuple[Any, list[
 def columns_as_written(path: Path, names: list[str]) -> dict[str, list[Any]]:
     """Columns of a file that has been read, as the file has them: "007" stays what it is."""
     start, table, _ = _cells_of_file(path)
-    return {name: _as_written(table[:, (start or []).index(name)].tolist()) for name in names}
+    known = start or _numbered(table.shape[1])
+    return {name: _as_written(table[:, known.index(name)].tolist()) for name in names}
 
 
 def _as_written(words: list[str]) -> list[Any]:
@@ -185,6 +186,10 @@ def _says_more(words: np.ndarray, decimal: str | None) -> bool:
     return decimal != "." and all(may_be_thousands(written_as_numbers(part), ".", decimal) for part in parts)
 
 
+def _numbered(width: int) -> list[str]:
+    return [NUMBERED.format(i + 1) for i in range(width)]
+
+
 def stripped(words: np.ndarray) -> np.ndarray:
     return np.array([word.strip() for word in words], object)
 
@@ -194,7 +199,7 @@ def features_of(
 ) -> tuple[list[str], list[int], int | None]:
     """Names of all columns, the places of those that are features, and that of the labels, as some cells tell them."""
     named = names is not None
-    names = names or [NUMBERED.format(i + 1) for i in range(cells.shape[1])]
+    names = names or _numbered(cells.shape[1])
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise ValueError(f"there is more than one column named {', '.join(map(repr, twice))}: rename them.")

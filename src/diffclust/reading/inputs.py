@@ -332,6 +332,8 @@ def in_numbers(check: Callable[[Any], Any], X: Any, name: str = "X") -> Any:
 
 
 def _read_array(estimator: Any, X: Any, fitting: bool) -> Given:
+    if isinstance(X, (list, tuple)) and X and all(isinstance(entry, str) for entry in X):
+        raise ValueError("X is a list of texts: give a table of them, as in pandas.DataFrame({'text': texts}).")
     attributes: dict[str, Any] = {"image_divisor_": None}
     mapped = isinstance(X, np.memmap)  # scikit-learn's checks hand back a plain view of it
     if not fitting and _is_sound(estimator, X):

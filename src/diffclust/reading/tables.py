@@ -18,7 +18,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from .cells import as_words, cells_of
-from .columns import KINDS, Column, Kind, is_identifier, label_column, may_be_labels
+from .columns import KINDS, Column, Kind, is_identifier, label_column, may_be_labels, meant
 from .filling import Fill
 from .frames import columns_of, decimal_sign_of, frame_of, is_frame, names_of_columns
 
@@ -202,7 +202,11 @@ class Columns:
         names = [str(name) for name in names_of_columns(X)]
         missing = [column.name for column in self.used if column.name not in names]
         if missing:
-            raise ValueError(f"X has no column {', '.join(map(repr, missing))}, which fit saw; it has {_some(names)}.")
+            it = "it" if len(missing) == 1 else "them"
+            raise ValueError(
+                f"X has no column {', '.join(map(repr, missing))}, which fit saw; it has {_some(names)}. "
+                f"Add {it} empty to have {it} filled."
+            )
         cells = _cells(X, [column.name for column in self.used])
         if not len(next(iter(cells.values()))):
             raise ValueError("Found a table with 0 rows while a minimum of 1 is required.")
@@ -337,7 +341,7 @@ def _checked_wishes(wishes: Mapping[str, Kind] | None, names: list[str]) -> dict
     wishes = {str(name): kind for name, kind in (wishes or {}).items()}
     for name, kind in wishes.items():
         if name not in names:
-            raise ValueError(f"columns: there is no column {name!r}; there are {_some(names)}.")
+            raise ValueError(f"columns: there is no column {name!r}{meant(name, names)}; there are {_some(names)}.")
         if kind not in KINDS:
             raise ValueError(f"columns: {name!r} is to be {kind!r}, which should be one of {', '.join(KINDS)}.")
     return wishes
