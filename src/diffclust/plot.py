@@ -23,9 +23,10 @@ from .explain.pictures import displayable
 from .explain.rows import Subject, decoded_centers, names_of
 from .explain.words import heaviest
 from .extras import extra
+from .report.curves import curves_of
 from .report.layout import Layout, follow, spread_out
 
-__all__ = ["centers", "cluster", "comparison", "confusion", "embedding", "losses", "row", "training"]
+__all__ = ["centers", "cluster", "comparison", "confusion", "curves", "embedding", "losses", "row", "training"]
 
 FOR, AGAINST = "#1a7f5a", "#b3402a"
 PALETTE = (
@@ -119,6 +120,29 @@ def centers(estimator: Any, *, columns: int = 10) -> Any:
     if images:
         grid.update_xaxes(visible=False).update_yaxes(visible=False)
     return grid.update_layout(title="Decoded centres", template="plotly_white")
+
+
+def curves(estimator: Any, X: Any, *, columns: int = 4) -> Any:
+    """Of rows that are curves: the mean of each cluster, the band of 80 % of its rows, and in grey the mean of all
+    rows."""
+    go, subplots = _go(), extra("plotly.subplots", "report", "A plot", package="plotly")
+    found = curves_of(Census.of(Subject.of(estimator, X)))
+    if found is None:
+        raise ValueError("The rows are no curves: of these, columns that stand side by side are alike.")
+    k = len(found.means)
+    wide = min(columns, k)
+    titles = [f"Cluster {j}" for j in range(k)]
+    grid = subplots.make_subplots(-(-k // wide), wide, subplot_titles=titles, shared_yaxes="all")
+    for j in range(k):
+        place = {"row": j // wide + 1, "col": j % wide + 1}
+        edges = {"mode": "lines", "line": {"width": 0}, "hoverinfo": "skip", "x": found.names}
+        grid.add_trace(go.Scatter(y=found.low[j], **edges), **place)
+        grid.add_trace(
+            go.Scatter(y=found.high[j], fill="tonexty", fillcolor="rgba(120, 120, 120, 0.2)", **edges), **place
+        )
+        grid.add_trace(go.Scatter(x=found.names, y=found.whole, name="all rows", line_color="#b5b9c0"), **place)
+        grid.add_trace(go.Scatter(x=found.names, y=found.means[j], name=titles[j], line_color=_colour(j)), **place)
+    return grid.update_layout(title="Curves", template="plotly_white", showlegend=False)
 
 
 def row(explanation: RowExplanation, *, n: int = 12) -> Any:

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from diffclust import TELL
+from diffclust import TELL, plot
 from diffclust.report.contexts import AROUND, in_context
 
 pytest.importorskip("plotly", reason="plotly is not installed: no report to write")
@@ -17,6 +17,32 @@ def made(X, tmp_path, k=2, **options):
     model = TELL(k, network="identity", epochs=2, random_state=0, device="cpu").fit(X)
     data, _ = content(model.report(tmp_path / "r.html", X, layout="PCA", **options))
     return model, data
+
+
+@pytest.fixture(scope="module")
+def loads():
+    """Curves of two kinds over 48 half hours."""
+    rng, kind, hours = np.random.default_rng(0), np.arange(120) % 2, np.linspace(0, 2 * np.pi, 48)
+    return (np.where(kind[:, None], np.sin(hours), np.cos(hours)) + rng.normal(0, 0.1, (120, 48))).astype("float32")
+
+
+def test_curves_have_a_mean_and_a_band(tmp_path, loads):
+    model, data = made(loads, tmp_path)
+    assert data["curves"]["names"] == [f"x{i}" for i in range(48)]
+    assert data["curves"]["whole"] == pytest.approx(loads.mean(0), abs=1e-3)
+    for card in data["clusters"]:
+        own = loads[model.labels_ == card["cluster"]]
+        mean, low, high = card["curve"]
+        assert mean == pytest.approx(own.mean(0), abs=1e-3)
+        assert low == pytest.approx(np.quantile(own, 0.1, axis=0), abs=1e-3)
+        assert high == pytest.approx(np.quantile(own, 0.9, axis=0), abs=1e-3)
+    figure = plot.curves(model, loads)
+    assert len(figure.data) == 8
+    shuffled = loads[:, np.random.default_rng(0).permutation(48)]  # embeddings have their columns in any order
+    model, data = made(shuffled, tmp_path)
+    assert data["curves"] is data["clusters"][0]["curve"] is None
+    with pytest.raises(ValueError, match="no curves"):
+        plot.curves(model, shuffled)
 
 
 def test_a_blank_cell_is_said_to_be_filled(tmp_path):

@@ -15,6 +15,7 @@ from .options import Config, Device, Embeddings, Model, check_out, check_there
 from .tables import print_table, print_unlabelled
 
 if TYPE_CHECKING:
+    from ..reading.tables import Columns
     from ..saving.load import Saved
 
 RowsArgument = Annotated[
@@ -125,7 +126,7 @@ def report(
         if names is not None:
             estimator.names_ = load_names(names).clusters
         path = _compared(saved, estimator, source, other, new, out=out, title=title, device=device)
-        print(f"{path}: open it in any browser; it works offline.")
+        print(_done(path))
         return
     out = out or model / "report.html"
     check_out(out, folder=False, reads=source.data)
@@ -144,7 +145,11 @@ def report(
         **_beside(source, shown),
     )
     print_unlabelled(y)
-    print(f"{path}: open it in any browser; it works offline.")
+    print(_done(path))
+
+
+def _done(path: Path) -> str:
+    return f"{path}: {path.stat().st_size / 1e6:.1f} MB; open it in any browser, it works offline."
 
 
 def _beside(source: Source, shown: Any) -> dict[str, Any]:
@@ -235,14 +240,14 @@ def _print_inputs(said: Any, estimator: Any, X: Any, asked: list[int], *, sparse
 
     if said.attributions is None or said.feature_names is None:
         return
-    reading = getattr(estimator, "columns_", None)
+    reading: Columns | None = getattr(estimator, "columns_", None)
     rows = [_row(X, i) if reading is None else reading.transform(_row(X, i)) for i in asked]
     values = [row.toarray()[0] if hasattr(row, "toarray") else np.asarray(row)[0] for row in rows]
     weights, names = said.attributions.ravel(), said.feature_names
     cells = [[f"{value:.5g}" for value in row] for row in values]
-    of_columns = reading is not None and not reading.is_text
-    if of_columns:
-        weights, names = reading.by_column(weights[None])[0], [column.name for column in reading.used]
+    what = "word" if sparse else "feature"
+    if reading is not None and not reading.is_text:
+        what, weights, names = "column", reading.by_column(weights[None])[0], [column.name for column in reading.used]
         blank = [blank_cells(reading, _row(X, i)) for i in asked]
         blank = [None if each is None else each[0] for each in blank]
         places = range(len(names))
@@ -250,7 +255,7 @@ def _print_inputs(said: Any, estimator: Any, X: Any, asked: list[int], *, sparse
     order = [i for i in np.argsort(-np.abs(weights), kind="stable")[:SHOWN].tolist() if weights[i]]
     heads = [f"row {i}" for i in asked]
     lines = [[names[i], *(row[i] for row in cells), f"{weights[i]:+.5g}"] for i in order]
-    print_table(["column" if of_columns else "word" if sparse else "feature", *heads, "counts"], lines)
+    print_table([what, *heads, "counts"], lines)
 
 
 def _print_sum(said: Any, total: float) -> None:

@@ -8,6 +8,7 @@ from ..explain.clusters import describe_cluster
 from ..explain.names import names_by_facts
 from ..explain.tables import NAMING
 from .contexts import in_context, words_of_clusters
+from .curves import curves_of
 from .material import NAMED, Material, number, shown_clusters
 from .spreads import Spread, places, spreads
 
@@ -23,7 +24,8 @@ def cards(material: Material) -> dict[str, Any]:
         for j, each in zip(shown, found, strict=True)
     }
     columns: dict[int, Spread] = {}
-    if material.kind == "table":
+    drawn = curves_of(material.census) if material.kind == "table" else None
+    if material.kind == "table" and drawn is None:  # columns of a curve that stand side by side are spread alike
         columns = spreads(material.census, {i for each in wanted.values() for i in each})
     words = telling(material)
     names = found_names(material, words)
@@ -33,8 +35,13 @@ def cards(material: Material) -> dict[str, Any]:
         each["spreads"] = [[order[i], columns[i].of(j)] for i in wanted[j] if i in columns]
         each["words"] = words[j] if words else []
         each["name"] = names[j]
+        each["curve"] = None if drawn is None else drawn.of(j)
         each["contexts"] = contexts(material, j, words[j]) if words else []
-    return {"clusters": found, "spreads": [column.to_dict() for column in columns.values()]}
+    return {
+        "clusters": found,
+        "spreads": [column.to_dict() for column in columns.values()],
+        "curves": None if drawn is None else drawn.to_dict(),
+    }
 
 
 def found_names(material: Material, words: list[list[str]] | None) -> list[str]:

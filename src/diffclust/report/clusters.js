@@ -22,13 +22,29 @@ const Clusters = (() => {
     return el("div", { class: "column" }, el("div", { class: "title", title: name }, name), box, el("div", { class: each ? "ends each" : "ends" }, ...below.map((words) => el("span", { title: words }, words))));
   }
 
+  // The mean of the cluster in its colour, the band of its rows around it, and the mean of all rows in grey.
+  function curve([mean, low, high], j) {
+    const { names, whole, reach: [least, most] } = D.curves, tall = 90, last = names.length - 1;
+    const x = (at) => ((at * WIDE * 2) / last).toFixed(1), y = (value) => (tall - (tall * (value - least)) / (most - least || 1)).toFixed(1);
+    const line = (values) => values.map((value, at) => `${x(at)},${y(value)}`).join(" ");
+    const words = `Mean of the cluster and the band of 80 % of its rows, over ${names.length} columns from ${names[0]} to ${names[last]}; in grey the mean of all rows`;
+    const box = svg("svg", { viewBox: `0 0 ${WIDE * 2} ${tall}`, class: "curve", role: "img", "aria-label": words, preserveAspectRatio: "none" });
+    const stroke = (values, tone, width) => svg("polyline", { points: line(values), style: `fill: none; stroke: ${tone}; stroke-width: ${width}; vector-effect: non-scaling-stroke` });
+    const band = line(low) + " " + high.map((value, at) => `${x(at)},${y(value)}`).reverse().join(" ");
+    box.append(svg("polygon", { points: band, style: `fill: ${colour(j)}; opacity: 0.22` }), stroke(whole, "var(--grey)", 2), stroke(mean, colour(j), 2));
+    const title = svg("title", {});
+    title.textContent = words;
+    box.append(title);
+    return el("div", { class: "column" }, box, el("div", { class: "ends" }, el("span", {}, names[0]), el("span", {}, `${format(least)} to ${format(most)}`), el("span", {}, names[last])));
+  }
+
   function context([i, before, word, after], j) {
     return el("li", {}, el("button", { type: "button", class: "context", title: `Row ${M.row[i]}`, onclick: () => { RowMap.select(i); $("map-section").scrollIntoView(); } },
       before, el("mark", { style: { textDecorationColor: colour(j) } }, word), after));
   }
 
   function nameField(j) {
-    const field = el("input", { type: "text", class: "name", value: Names.cluster(j), maxlength: "200", autocomplete: "off", placeholder: "name", "aria-label": `Name of cluster ${j}`, "data-name": j });
+    const field = el("input", { type: "text", class: "name", value: Names.cluster(j), title: Names.cluster(j), maxlength: "200", autocomplete: "off", placeholder: "name", "aria-label": `Name of cluster ${j}`, "data-name": j });
     field.addEventListener("change", () => Names.nameCluster(j, field.value));
     return field;
   }
@@ -42,6 +58,7 @@ const Clusters = (() => {
     if (c.neighbours.length) facts.push(`nearest: ${c.neighbours.map(([l, away]) => `${l} (at ${format(away)})`).join(", ")}`);
     const box = el("article", { class: "card", "data-cluster": j, "aria-label": `Cluster ${j}` }, head, el("p", { class: "note" }, facts.join("; ") || "no rows"));
     const add = (title, ...parts) => box.append(el("h4", {}, title), ...parts);
+    if (c.curve && c.size) add("Its mean and the band of 80 % of its rows (grey: the mean of all)", curve(c.curve, j));
     if (c.words.length) add("Distinctive words", el("p", {}, c.words.join(", ")));
     if (c.contexts.length) add("In context", el("ul", { class: "contexts" }, ...c.contexts.map((each) => context(each, j))));
     if (c.columns.length && !c.words.length) add("Distinctive columns (the whole table in brackets)", el("ul", {}, ...c.columns.map((fact) => el("li", {}, fact))));

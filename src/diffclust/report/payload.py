@@ -152,6 +152,7 @@ def features(material: Material, names: list[str]) -> dict[str, Any]:
         names, weights = [column.name for column in reading.used], reading.by_column(weights)
     heavy = np.argsort(-np.abs(weights), axis=1, kind="stable")[:, :TOP]
     shown = np.unique(heavy)
+    told: list[Any]
     if reading is not None:
         blank = material.blank if material.blank is not None else [None] * len(values)
         told = [[shown_cell(reading, v, at, b) for at in line] for v, line, b in zip(values, heavy, blank, strict=True)]

@@ -51,7 +51,7 @@ def spreads(census: Census, wanted: set[int]) -> dict[int, Spread]:
     n = len(census.labels)
     rows = np.linspace(0, n - 1, min(n, MEASURED)).astype(int)
     features = np.unique(np.concatenate([np.arange(at.start, at.stop) for _, at in parts.values()]))
-    values = _values(census, rows, features)
+    values = values_of(census, rows, features)
     k, found = len(census.means), {}
     for i, (column, at) in parts.items():
         own = values[:, np.searchsorted(features, np.arange(at.start, at.stop))]
@@ -79,7 +79,7 @@ def places(census: Census) -> list[tuple[Column, slice]]:
     return found
 
 
-def _values(census: Census, rows: np.ndarray, features: np.ndarray) -> np.ndarray:
+def values_of(census: Census, rows: np.ndarray, features: np.ndarray) -> np.ndarray:
     """Some features of some rows, in the user's numbers: (n, f)."""
     data, estimator = census.subject.data, census.subject.estimator
     kept = []
