@@ -83,8 +83,10 @@ def test_order_and_types_do_not_change_the_labels(table, model, seed):
 
 def test_new_rows(table, model):
     assert model.predict(table[:1].assign(income=np.nan, since=None)).shape == (1,)
-    with pytest.warns(UserWarning, match="categories that fit did not see"):
-        model.predict(table[:1].assign(plan="gold"))
+    for ask in (model.predict, model.transform, model.columns_.transform):
+        with pytest.warns(UserWarning, match="categories that fit did not see") as warned:
+            ask(table[:1].assign(plan="gold"))
+        assert [each.filename for each in warned] == [__file__]
     with pytest.raises(ValueError, match="no column 'income'"):
         model.predict(table[["plan", "since"]])
     assert model.predict(table[["since", "plan", "income"]]).tolist() == model.labels_.tolist()

@@ -7,6 +7,7 @@ do not vary, are left out. Blank cells are filled with what the others of their 
 The order of the columns does not count: they are taken in the order of their names.
 """
 
+import sys
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -219,7 +220,7 @@ class Columns:
                     else f"cells that are no {column.kind}"
                 )
                 text = f"Column {column.name!r} has {what}, treated as missing: {_some(new)}."
-                warnings.warn(text, UserWarning, stacklevel=2)
+                warnings.warn(text, UserWarning, stacklevel=_level_of_caller())
         return self._rows(encoded)
 
     def _encoded(self, cells: Mapping[str, np.ndarray]) -> dict[str, Any]:
@@ -266,6 +267,16 @@ class Columns:
         ):
             raise ValueError("the columns of its table do not fit together")
         return reading
+
+
+def _level_of_caller() -> int:
+    """The stacklevel, for the function that asks, of the first caller outside diffclust and what wraps its methods."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back and str(frame.f_globals.get("__name__")).startswith(
+        ("diffclust.", "sklearn.", "torch.", "contextlib")
+    ):
+        frame, level = frame.f_back, level + 1
+    return level
 
 
 def deviations(away: float) -> str:
