@@ -112,7 +112,7 @@ def clusters_of(estimator: Any, given: Any, shown: Any) -> list[list[str]]:
     facts = cluster_facts(estimator, given, shown)
     if facts is None:
         return []
-    found = {j: name for j, name in enumerate(names_by_facts(facts)) if facts[j]}
+    found = {j: name for j, name in enumerate(names_by_facts(facts)) if any(fact.phrase for fact in facts[j])}
     estimator.names_ = {**found, **estimator.given_names_}
     told = [listing(fact.sentence for fact in own[:4]) or "no column" for own in facts]
     return [[str(size), text] for size, text in zip(estimator.diagnostics_["sizes"], told, strict=True)]
