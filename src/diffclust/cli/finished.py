@@ -90,7 +90,7 @@ class FinishedFit:
         return text.getvalue().encode("utf-8", "surrogateescape")
 
     def warn(self) -> None:
-        """What speaks against the clusters."""
+        """The reasons to doubt the clusters."""
         from sklearn.exceptions import ConvergenceWarning
 
         for message in self.estimator.diagnostics_["warnings"]:

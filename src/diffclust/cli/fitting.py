@@ -185,7 +185,7 @@ def _told_how_to_go_on(checkpoint: Path | None) -> Iterator[None]:
 
 @contextmanager
 def _warning_later() -> Iterator[None]:
-    """Inside, what speaks against a fit is not said: `FinishedFit.warn` says it."""
+    """A context without warnings about the fit: `FinishedFit.warn` prints them."""
     from sklearn.exceptions import ConvergenceWarning
 
     with warnings.catch_warnings():

@@ -22,7 +22,7 @@ def print_table(header: list[str], rows: list[list[str]]) -> None:
 
 
 def print_number(choice: dict[str, Any] | None) -> None:
-    """How the number of clusters was chosen, where it was; its nearest rivals beside it."""
+    """How the number of clusters was chosen, if it was: its score beside those of the next best numbers."""
     if choice is None:
         return
     if choice["n_clusters"] == 1:

@@ -120,7 +120,7 @@ def work(connection: Connection, contest: Contest) -> None:
 
 @dataclass
 class Worker:
-    """A process, and what it is at."""
+    """A process, and the run that it works on."""
 
     contest: Contest
     task: Task | None = None

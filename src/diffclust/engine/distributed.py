@@ -110,7 +110,7 @@ class Processes:
         return contextlib.nullcontext() if self.alone else shared()
 
     def randomness(self, common: Randomness) -> Randomness:
-        """A context for random numbers of single rows, which differ between processes."""
+        """The generator for random numbers of single rows, which differ between processes."""
         return common if self.alone else common.branch(self.rank)
 
     def join(self, part: Tensor, sizes: list[int]) -> Tensor:

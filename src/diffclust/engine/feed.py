@@ -20,7 +20,7 @@ TOLD = 64  # samples of known cluster that come with a batch, and as many pairs,
 
 
 class Reader:
-    """Reads ahead, in a thread of its own; a forked process has none of its parent's, and starts another."""
+    """A background thread that reads the next batch; a forked process starts a new one."""
 
     def __init__(self) -> None:
         self.start()

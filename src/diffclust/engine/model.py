@@ -50,9 +50,9 @@ class Trainable(nn.Module, ABC):
     def __init__(self) -> None:
         super().__init__()
         self.events: list[Event] = []
-        self.finished = False  # a method that cannot go on says so, and the loop ends the phase
+        self.finished = False  # true once the method's own stopping rule holds: the loop then ends the phase
         self.graph_key: Hashable = None  # of the step: whatever it depends on beside tensors; set in `before_epoch`
-        self.resting: tuple[str, ...] = ()  # parts by name, as "autoencoder", that nothing moves; set in `before_epoch`
+        self.resting: tuple[str, ...] = ()  # submodules by name that steps must not change; set in `before_epoch`
         self.epochs = 0  # how many this phase has at most; the loop says so before it begins
         self.interval: int | None = None  # steps from one `refresh` to the next, counted over the whole phase
 

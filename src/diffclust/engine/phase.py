@@ -183,7 +183,7 @@ class Phase:
             amount.zero_()
 
     def begin_step(self, step: int, randomness: Randomness) -> None:
-        """What cannot be captured with the rest of the step: work over all rows, and rows that come from the host."""
+        """The part of a step that cannot be captured: work over all rows, and copying rows from the host."""
         if self.model.interval is not None and self.steps_taken % self.model.interval == 0:
             with randomness.borrowed():
                 self.model.refresh(self.data)
@@ -230,7 +230,7 @@ class Phase:
         self.history.append({"phase": self.name, "epoch": epoch, **losses, **self.model.figures()})
         if all(map(math.isfinite, losses.values())):
             self.model.after_epoch(epoch, self.data)
-            self.over = self._told_to_stop(epoch, losses) or self.model.finished
+            self.over = self._run_callbacks(epoch, losses) or self.model.finished
             every = max(SNAPSHOT_EVERY, math.ceil(SNAPSHOT_STEPS / self.data.steps))
             if epoch % every == every - 1 and not self.over:
                 self.last_finite.keep()
@@ -245,9 +245,9 @@ class Phase:
         sums = total(torch.stack(list(totals.values())))
         return dict(zip(totals, (sums / self.data.steps).tolist(), strict=True))
 
-    def _told_to_stop(self, epoch: int, losses: dict[str, float]) -> bool:
-        """Call the callbacks. Restarts that run side by side share them, so one that keeps a state is first given the
-        state it had in this restart."""
+    def _run_callbacks(self, epoch: int, losses: dict[str, float]) -> bool:
+        """Run the callbacks, and return whether one asked to stop. Restarts that run side by side share them, so one
+        that keeps a state is first given the state it had in this restart."""
         record = self.history[-1]
         progress = Progress(self.name, epoch, self.epochs, losses, self.model, self.data, record, self.restart)
         progress.first, progress.whole, self.told = not self.told, self.whole, True
@@ -261,7 +261,7 @@ class Phase:
         return any(self.data.processes.every(progress.stop))
 
     def interrupt(self) -> None:
-        """The user broke off: no more epochs."""
+        """Ctrl-C: run no more epochs."""
         self.model.note("interrupted", f"Stopped by the user in epoch {self.epoch} of {self.epochs} of {self.name}.")
         self.over = True
 
@@ -276,7 +276,7 @@ class Phase:
         self.model.after_training(self.data)
 
     def _embedding_is_finite(self) -> bool:
-        """Asked of a few rows: weights may be finite, and too large for the embedding to be."""
+        """Checked on a few rows: an embedding can overflow although all weights are finite."""
         embed = getattr(getattr(self.model, "model", self.model), "embed", None)
         if embed is None or not self.history:
             return True
@@ -338,7 +338,7 @@ class Phase:
 
 
 class EmbeddedPhase(Phase):
-    """Clustering with the network at rest: the rows are embedded once, and the same method without a network learns
+    """Clustering with a frozen network: the rows are embedded once, and the same method without a network learns
     from the embeddings; its centres are then the model's."""
 
     whole: ClusterModel

@@ -87,7 +87,7 @@ class NeighbourPretraining(Trainable):
 
 
 class NetworkAlone(Trainable):
-    """A model's network on the method's own loss, with the centres at rest."""
+    """A model's network on the method's own loss, with fixed centres."""
 
     def __init__(self, model: ClusterModel) -> None:
         super().__init__()

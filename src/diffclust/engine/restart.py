@@ -15,7 +15,7 @@ from .runtime import Randomness, random_states, set_random_states
 
 
 class EpochWatchers(Protocol):
-    """Those who are told of every epoch; entered before the first one and left after the last."""
+    """Receives a callback after every epoch; a context around the training."""
 
     callbacks: list[Callback]
 
@@ -91,13 +91,13 @@ class Restart:
                 self._keep(current={"phase": phase.name, "state": phase.state()})
 
     def interrupt(self) -> None:
-        """The user broke off: the phase ends here, and what follows does without training."""
+        """Ctrl-C: end this phase; the remaining ones run without training."""
         self.job.interrupted = True
         self.current.interrupt()
 
     def _start_phase(self, phase: Phase) -> None:
-        """Start it, or go on where the checkpoint has it half done. One that the checkpoint has done is loaded instead,
-        and one without epochs is skipped, unless it places centres: so does the last."""
+        """Start the phase, or continue it from the checkpoint. A phase that the checkpoint has finished is loaded
+        instead. A phase without epochs is skipped, unless it places centres or is the last."""
         with restoring():
             done, current = self.entry["phases"].get(phase.name), self.entry["current"]
             saved = current["state"] if current is not None and current["phase"] == phase.name else None

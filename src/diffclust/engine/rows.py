@@ -1,4 +1,4 @@
-"""Samples where they are: in memory, on a disk, in a sparse matrix, in a torch Dataset."""
+"""Access to samples where they are stored: in memory, on disk, in a sparse matrix, in a torch Dataset."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sized
@@ -56,7 +56,7 @@ class Rows(ABC, Sized):
     def take(self, index: Tensor) -> Tensor: ...
 
     def block(self, start: int, stop: int, device: torch.device) -> Tensor:
-        """Rows that follow one another."""
+        """Consecutive rows."""
         return self.take(torch.arange(start, stop, device=device))
 
     def to(self, device: torch.device) -> "Rows":

@@ -34,7 +34,8 @@ def _smallest(value: Callable[[Run], float]) -> Callable[[list[Run]], int]:
 
 
 def agreement(runs: list[Run]) -> int:
-    """The run whose labels agree best with the other runs' (mean adjusted Rand index); of two, the smaller loss."""
+    """The run whose labels agree best with the other runs' (mean adjusted Rand index); with fewer than
+    three sound runs, the one with the smallest loss."""
     sound = [i for i, run in enumerate(runs) if not run.collapsed]  # collapsed runs agree perfectly with one another
     sound = sound or list(range(len(runs)))
     if len(sound) < 3:

@@ -25,11 +25,12 @@ from . import networks
 from .knobs import Limits, Rule, check_knobs, check_seed, knob
 from .selection import RULES
 
-ALL_ROWS = 2048  # up to here a batch is all rows, where the encoder learns by neighbours
-SOME_ROWS = 768  # else so many, and a neighbour of each
-STEPS_OF_ALL_ROWS = (150, 50)  # then so many steps of the encoder alone, and of the method
-STEPS = (500, 166)  # else so many,
-STEPS_BY_ROOT = 8  # and of the encoder alone at least so many times the root of the number of rows
+# For an encoder that learns from the neighbour graph; steps are those of pretraining, and of the method:
+ALL_ROWS = 2048  # with at most so many rows, a batch is all of them
+SOME_ROWS = 768  # batch size with more rows; one neighbour of each row comes with it
+STEPS_OF_ALL_ROWS = (150, 50)  # steps if a batch is all rows
+STEPS = (500, 166)  # steps otherwise
+STEPS_BY_ROOT = 8  # but pretraining has at least so many steps times the root of the number of rows
 AUTO_AUGMENT = 0.5  # augment="auto": strength of the random changes of images
 
 hyperparameters = dataclass(kw_only=True, eq=False, repr=False)

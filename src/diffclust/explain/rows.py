@@ -84,7 +84,7 @@ class RowExplanation(Evidence):
 
 
 class Explanations(list[RowExplanation]):
-    """One explanation a row; a list, with a face for notebooks."""
+    """One explanation per row: a list that notebooks show as HTML."""
 
     def to_dict(self) -> list[dict[str, Any]]:
         """Each explanation, as plain lists and numbers."""

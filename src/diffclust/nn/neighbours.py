@@ -175,7 +175,7 @@ def fuzzy_weights(distance: Tensor, steps: int = 40) -> Tensor:
 
 
 class NeighbourGraph:
-    """Who is near whom: of each row its neighbours (n, k), drawn in proportion to their weights."""
+    """A k-nearest-neighbour graph: the neighbours of each row (n, k), sampled in proportion to their weights."""
 
     def __init__(self, index: Tensor, weight: Tensor) -> None:
         self.index, self.weight = index, weight

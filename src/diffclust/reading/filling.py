@@ -1,4 +1,4 @@
-"""Blank cells, filled with what the others of their row let expect.
+"""Blank cells, filled with the values to expect from the other cells of their row.
 
 Probabilistic principal components (Tipping and Bishop, "Probabilistic Principal Component Analysis", JRSS B 1999) of
 columns in units of their deviation: a row is x = W t + μ + ε with t ~ N(0, I) and ε ~ N(0, σ² I). Of a row with the

@@ -1,4 +1,4 @@
-"""Rows far from zero, as timestamps are: what single precision would lose is subtracted at the door, in double."""
+"""Rows far from zero, such as timestamps: an offset is subtracted in float64, before they become float32."""
 
 import warnings
 

@@ -1,4 +1,4 @@
-"""A .csv or .tsv that is larger than memory: gone through a part at a time, and kept as numbers in a file of its own.
+"""A .csv or .tsv that is larger than memory: read a part at a time, and kept as numbers in a file of its own.
 
 The first pass checks every line and keeps some rows, evenly spaced, by which columns are told apart; the second turns
 each part into rows, which go into a temporary file without a name (in $TMPDIR) and are mapped from there. Of the text
@@ -57,7 +57,7 @@ def is_large(path: Path) -> bool:
 
 
 class TextTable:
-    """A table in a file, gone through once: `shape`, the column of labels, and a sample of rows.
+    """A table in a file, read once: `shape`, the column of labels, and a sample of rows.
 
     Args:
         path: of a .csv or .tsv, perhaps .gz or .zst.

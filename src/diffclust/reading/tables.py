@@ -2,7 +2,7 @@
 
 Numbers stay numbers in the units they have, a category is one column of zeros and ones for each of its values, a date
 is a number of days and its parts that come round, a text is tf-idf. Columns that only tell rows apart, and those that
-do not vary, are left out. Blank cells are filled with what the others of their row let expect (see `filling`).
+do not vary, are left out. Blank cells are filled from the other cells of their row (see `filling`).
 
 The order of the columns does not count: they are taken in the order of their names.
 """

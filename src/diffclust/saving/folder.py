@@ -39,7 +39,8 @@ def check_folder(folder: Path) -> None:
 
 
 def write_folder(folder: Path, blobs: dict[str, bytes]) -> None:
-    """The model and what is beside it, at one moment. A file that the former save had and this one has not is gone."""
+    """The model and what is beside it, at one moment. Files of the former save that this
+    one does not have are removed."""
     folder.mkdir(parents=True, exist_ok=True)
     busy = f"{folder}: another process has been saving here for {PATIENCE:g} seconds."
     with only_user(folder, busy, PATIENCE):

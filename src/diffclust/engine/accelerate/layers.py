@@ -65,7 +65,7 @@ class Fusion:
     """Which kernels the steps of a phase run by.
 
     A long phase uses kernels for its convolutions that take some ten seconds to compile, once a machine; its first step
-    waits for them. Begun without them, and recorded anew once they were there, steps stayed a quarter slower.
+    waits for them. Starting without them and recording the step again later left steps a quarter slower.
 
     Args:
         steps: how many the phase has at most.

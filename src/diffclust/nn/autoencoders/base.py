@@ -1,4 +1,4 @@
-"""What every network is, and the two without layers of ours."""
+"""The base class of all networks, and the two without layers of their own."""
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
@@ -124,7 +124,8 @@ class Autoencoder(nn.Module):
 
     @torch.no_grad()
     def magnify(self, factor: float) -> bool:
-        """Make embeddings `factor` times as large, and decode them as before. False: there is no linear bottleneck."""
+        """Make embeddings `factor` times as large, and decode them as before. Returns False, and does nothing, if the
+        bottleneck is not linear."""
         layers = [*[*self.encoder.children()][-1:], *[*self.decoder.children()][:1]]
         if self.variational or [type(layer) for layer in layers] != [nn.Linear, nn.Linear]:
             return False
