@@ -104,7 +104,7 @@ class Run:
         model.load_state_dict(state["model"])
         arrays = {name: state[name].numpy() for name in ("labels", "centers")}
         events = [Event(*event) for event in state["events"]]
-        state = {"terms": [], **state}  # which were once not kept
+        state = {"terms": [], **state}  # older checkpoints have no terms
         return cls(model=model.eval(), events=events, **arrays, **{name: state[name] for name in FIGURES})
 
     def to_dict(self) -> dict[str, Any]:

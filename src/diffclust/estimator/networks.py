@@ -28,7 +28,7 @@ FEW_WAYS = 5.0  # images with a smaller intrinsic dimension are views of the sam
 FEWEST_VIEWS = 100  # images: of fewer, one cannot tell
 ASKED, AMONG = 500, 20_000  # images that this is told from, and those that they are compared with, at most
 COARSE = 16  # pixels a side, in which they are: what a camera adds to each pixel is averaged away
-CONVOLVED = 32  # a convolution of an image twice as large takes four times as long
+CONVOLVED = 32  # pixels on the shorter side that convolutions see, about: twice as many take four times as long
 ONE_LENGTH = 1.01  # rows the longest of which is at most so many times the shortest
 
 

@@ -68,7 +68,7 @@ class DECModel(ClusterModel):
         self.forget_rows(len(data))
 
     def before_epoch(self, epoch: int, data: Data) -> None:
-        self.finished = False  # one target of the epoch will do, be there others after it
+        self.finished = False  # settling at any refresh of the epoch counts
 
     def log_q(self, z: Tensor) -> Tensor:
         return log_student_t(self.clusters.distances(z))

@@ -3,7 +3,7 @@
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from difflib import get_close_matches
@@ -15,7 +15,6 @@ import scipy.sparse as sp
 
 from .cells import (
     as_words,
-    cells_of,
     date_style,
     dates,
     is_ambiguous,
@@ -24,7 +23,6 @@ from .cells import (
     is_unknown,
     number_style,
     numbers,
-    objects,
     style_and_sign,
 )
 from .texts import Words, is_without_spaces
@@ -32,11 +30,9 @@ from .texts import Words, is_without_spaces
 Kind = Literal["number", "category", "date", "text", "skip"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
-LABEL_COLUMNS = ("label", "labels", "y", "target", "class")
 TEXT_COLUMNS = ("text", "texts", "body", "content", "document")  # whatever is in them, if it is words
 MANY = 30  # categories a column keeps, the commonest: the rest are one, "other"
 RUN = 20  # whole numbers, all different and without a gap, from which on they number the rows
-CLASSES = 50  # different labels, from which on there are fewer than half as many as rows
 FEW = 10  # different words that are categories in any case
 LONG = 4  # words in a cell, on average, from which on a column is text
 LONG_WITHOUT_SPACES = 8  # the same in characters, for languages that put no spaces between words
@@ -367,10 +363,6 @@ class Column:
         return cls(**{**saved, **lists, "words": words})
 
 
-class NoSuchLabel(ValueError):
-    """The column that is to be the labels is not there."""
-
-
 def meant(name: str, names: Sequence[str]) -> str:
     """How a message about a column that is not there goes on, where one has nearly that name."""
     folded = {known.casefold(): known for known in names}
@@ -380,36 +372,6 @@ def meant(name: str, names: Sequence[str]) -> str:
 
 def is_identifier(name: str) -> bool:
     return bool(IDENTIFIER.match(name) or CAMEL_IDENTIFIER.match(name))
-
-
-def label_column(
-    names: Sequence[str], wanted: str | None = None, may_be: Callable[[int], bool] | None = None
-) -> int | None:
-    """The place of the column that is labels: the one `wanted`, or else by its name, if it `may_be` them."""
-    if wanted is not None:
-        if wanted not in names:
-            there = ", ".join(map(repr, names[:10]))
-            close = meant(wanted, names)
-            raise NoSuchLabel(f"there is no column {wanted!r} for the labels{close}; there are {there}.")
-        return list(names).index(wanted)
-    folded = [name.casefold() for name in names]
-    known = [name for name in LABEL_COLUMNS if name != "y" or "x" not in folded]  # beside x, y is a coordinate
-    found = [i for i, name in enumerate(folded) if name in known and (may_be is None or may_be(i))]
-    if len(found) > 1:
-        raise ValueError(f"{', '.join(repr(names[i]) for i in found)} could all be the labels. Keep one.")
-    return found[0] if found else None
-
-
-def may_be_labels(values: Iterable[Any]) -> bool:
-    """Whether these are not quantities, which differ in most rows, or are no whole numbers."""
-    there = [word for word in as_words(cells_of(objects(list(values)))) if word is not None]
-    kinds = set(there)
-    if len(kinds) > max(CLASSES, len(there) / 2):
-        return False
-    try:
-        return all(float(word).is_integer() for word in kinds)
-    except ValueError:
-        return True
 
 
 def _in_figures(value: float) -> str:

@@ -14,8 +14,8 @@ import numpy as np
 
 from ..extras import extra
 from .cells import BLANK, NUMBERS, groups_thousands, is_code, may_be_thousands, written_as_numbers
-from .columns import NoSuchLabel, label_column, may_be_labels
 from .frames import columns_of, frame_of, names_of_columns, with_decimal_sign
+from .labels import NoSuchLabel, label_column, may_be_labels
 from .unpacking import check_unpacked, unpack_limit
 
 SEPARATORS = ("\t", ";", "|", ",")

@@ -7,11 +7,11 @@ from typing import Literal
 import numpy as np
 
 from .. import datasets
-from .columns import NoSuchLabel
 from .delimited import FITTING, Expected, decode
 from .formats import READERS, Table, check_regular
 from .frames import frame_of
 from .images import image_places, is_image, read_images
+from .labels import NoSuchLabel
 from .texts import Words
 
 __all__ = ["Table", "Words", "captions", "read"]

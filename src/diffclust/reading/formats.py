@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from ..extras import extra
 from ..metrics import is_labelled
-from .columns import LABEL_COLUMNS, NoSuchLabel
 from .delimited import COMPRESSED, FITTING, NUMBERED, Expected, columns_as_written, read_bytes, read_delimited
 from .frames import columns_of, frame_of, is_frame, names_of_columns
+from .labels import LABEL_COLUMNS, NoSuchLabel
 from .unpacking import TooMuch, check_unpacked
 
 if TYPE_CHECKING:

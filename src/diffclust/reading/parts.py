@@ -23,7 +23,6 @@ import numpy as np
 import scipy.sparse as sp
 
 from ..extras import extra
-from .columns import NoSuchLabel
 from .delimited import (
     FITTING,
     HEAD,
@@ -37,6 +36,7 @@ from .delimited import (
     typed_frame,
 )
 from .frames import Frame
+from .labels import NoSuchLabel
 
 if TYPE_CHECKING:
     from ..engine.rows import Rows

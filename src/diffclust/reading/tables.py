@@ -19,9 +19,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from .cells import as_words, cells_of
-from .columns import KINDS, Column, Kind, is_identifier, label_column, may_be_labels, meant
+from .columns import KINDS, Column, Kind, is_identifier, meant
 from .filling import Fill
 from .frames import columns_of, decimal_sign_of, frame_of, is_frame, names_of_columns
+from .labels import label_column, may_be_labels
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,44 @@
+"""Which column of a table holds labels."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from .cells import as_words, cells_of, objects
+from .columns import meant
+
+LABEL_COLUMNS = ("label", "labels", "y", "target", "class")
+CLASSES = 50  # different labels, from which on there are fewer than half as many as rows
+
+
+class NoSuchLabel(ValueError):
+    """The column that is to be the labels is not there."""
+
+
+def label_column(
+    names: Sequence[str], wanted: str | None = None, may_be: Callable[[int], bool] | None = None
+) -> int | None:
+    """The place of the column that is labels: the one `wanted`, or else by its name, if it `may_be` them."""
+    if wanted is not None:
+        if wanted not in names:
+            there = ", ".join(map(repr, names[:10]))
+            close = meant(wanted, names)
+            raise NoSuchLabel(f"there is no column {wanted!r} for the labels{close}; there are {there}.")
+        return list(names).index(wanted)
+    folded = [name.casefold() for name in names]
+    known = [name for name in LABEL_COLUMNS if name != "y" or "x" not in folded]  # beside x, y is a coordinate
+    found = [i for i, name in enumerate(folded) if name in known and (may_be is None or may_be(i))]
+    if len(found) > 1:
+        raise ValueError(f"{', '.join(repr(names[i]) for i in found)} could all be the labels. Keep one.")
+    return found[0] if found else None
+
+
+def may_be_labels(values: Iterable[Any]) -> bool:
+    """Whether these are not quantities, which differ in most rows, or are no whole numbers."""
+    there = [word for word in as_words(cells_of(objects(list(values)))) if word is not None]
+    kinds = set(there)
+    if len(kinds) > max(CLASSES, len(there) / 2):
+        return False
+    try:
+        return all(float(word).is_integer() for word in kinds)
+    except ValueError:
+        return True
