@@ -111,7 +111,7 @@ def test_rows_with_nothing_to_tell_them_apart(name, X):
 def test_memory_is_asked_for_before_work_begins(name, monkeypatch):
     monkeypatch.setattr("diffclust.baselines.clusterer.free_memory", lambda device: 2e9)
     model = BASELINES[name].build(2)
-    monkeypatch.setattr(type(model), "label", lambda self, X, seed: np.zeros(len(X)))
+    monkeypatch.setattr(type(model), "label", lambda self, X, seed: np.arange(len(X)) % 2)
     model.fit(np.zeros((5000, 1)))  # 0.2 GB a matrix
     with pytest.raises(ValueError, match=r"on 20000 rows needs \d+\.\d GB.* 2\.0 GB are free.*LSC"):
         BASELINES[name].build(2).fit(np.zeros((20_000, 1)))
@@ -210,3 +210,12 @@ def test_imports_no_torch():
     code = "import sys, diffclust.baselines; print('torch' in sys.modules)"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout
     assert out.strip() == "False"
+
+
+def test_empty_clusters_are_reported():
+    rng = np.random.default_rng(0)
+    X = 100 + 0.5 * rng.random((200, 10))  # the part that all rows share outweighs every other
+    with pytest.warns(UserWarning, match=r"[1-9] of 5 clusters are empty"):
+        model = baselines.NMF(5, random_state=0).fit(X)
+    assert model.diagnostics_["sizes"] == np.bincount(model.labels_, minlength=5).tolist()
+    assert len(model.diagnostics_["warnings"]) == 1

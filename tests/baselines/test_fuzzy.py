@@ -78,7 +78,8 @@ def test_far_from_the_origin():
 
 def test_more_centres_than_points_to_place_them_on():
     X = np.repeat([[0.0, 0.0], [1.0, 1.0]], 5, axis=0)
-    fitted = FuzzyCMeans(3, random_state=0).fit(X)
+    with pytest.warns(UserWarning, match="1 of 3 clusters are empty"):
+        fitted = FuzzyCMeans(3, random_state=0).fit(X)
     assert np.isfinite(fitted.u_).all()
     assert fitted.u_.sum(1) == pytest.approx(np.ones(10))
 

@@ -1,5 +1,6 @@
 """Shared by the classical methods: checked settings and rows, and a check of the memory before they start."""
 
+import warnings
 from abc import abstractmethod
 from typing import Any, ClassVar, Self
 
@@ -7,6 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClusterMixin
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import validate_data
 from torch import Tensor
 
@@ -14,6 +16,7 @@ from ..engine.runtime import choose_device, free_memory, restart_seeds
 from ..estimator.knobs import check_knobs, check_seed, knob
 from ..estimator.settings import check_device, hyperparameters
 from ..methods.ssc import unit_length
+from ..metrics import effective_clusters
 from ..reading.inputs import in_numbers
 from .cut import cut
 
@@ -36,6 +39,7 @@ class ClassicalClusterer(ClusterMixin, BaseEstimator):
 
     Attributes:
         labels_: the cluster of each row of X (n,).
+        diagnostics_: cluster sizes and warnings.
     """
 
     squares: ClassVar[float] = 0  # matrices of n x n doubles held at a time
@@ -66,7 +70,20 @@ class ClassicalClusterer(ClusterMixin, BaseEstimator):
         self.check_memory(n)
         (seed,) = restart_seeds(self.random_state, 1)
         self.labels_ = np.asarray(self.label(X, seed), dtype=np.int64)
+        self._report_empty_clusters()
         return self
+
+    def _report_empty_clusters(self) -> None:
+        sizes = np.bincount(self.labels_, minlength=self.n_clusters)
+        empty = int((sizes == 0).sum())
+        messages = [f"{empty} of {self.n_clusters} clusters are empty."] if empty else []
+        self.diagnostics_ = {
+            "sizes": sizes.tolist(),
+            "effective_clusters": effective_clusters(self.labels_),
+            "warnings": messages,
+        }
+        for message in messages:
+            warnings.warn(message, ConvergenceWarning, stacklevel=3)
 
     def needs(self, n: int) -> float:
         """Bytes needed for n rows, besides the rows themselves and what grows linearly with n."""
