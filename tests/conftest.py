@@ -23,7 +23,7 @@ from sklearn.utils.estimator_checks import check_estimator
 import diffclust
 from diffclust import callbacks, cli
 from diffclust.engine import loop
-from diffclust.engine.accelerate.capture import Steps
+from diffclust.engine.accelerate.capture import StepRunner
 from diffclust.engine.runtime import Randomness
 from diffclust.estimator.base import PrototypeClusterer
 from diffclust.explain import gradients
@@ -83,7 +83,7 @@ _narrow()
 
 # Attributions along the way from the baseline: by few points, where their values are not the point. The module-scoped
 # fixture `usual_integrals` has as many as users have.
-FEW_POINTS = {"PANEL": 4, "HALVINGS": 0}
+FEW_POINTS = {"PANEL_POINTS": 4, "HALVINGS": 0}
 USUAL_POINTS = {name: getattr(gradients, name) for name in FEW_POINTS}
 
 
@@ -97,7 +97,7 @@ _integrate_by(FEW_POINTS)
 
 def train(phases, seeds=(0,), *, capture=None, stack=None):
     """Phases to their ends, side by side, each with the random numbers of its seed; their histories."""
-    steps = Steps(phases[0].data.device, capture=capture, stack=stack)
+    steps = StepRunner(phases[0].data.device, capture=capture, stack=stack)
     members = [(phase, Randomness(seed, phase.data.device)) for phase, seed in zip(phases, seeds, strict=True)]
     for phase, randomness in members:
         with randomness.borrowed():

@@ -43,7 +43,7 @@ def test_finds_subspaces_that_k_means_and_neighbours_do_not():
 def test_arpack_and_all_eigenvectors_agree(monkeypatch):
     X, _ = subspaces(1)
     dense = SSC(4, random_state=0).fit_predict(X)
-    monkeypatch.setattr("diffclust.methods.ssc.SMALL", 0)
+    monkeypatch.setattr("diffclust.methods.ssc.DENSE_UP_TO", 0)
     assert accuracy(dense, SSC(4, random_state=0).fit_predict(X)) == 1
 
 

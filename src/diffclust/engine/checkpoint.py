@@ -24,15 +24,15 @@ from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 from torch import Tensor, nn
 
-from .disk import Busy, flush, naming, only_user, read_regular, write_flushed
+from .disk import FolderBusy, flush, folder_lock, read_regular, reporting_as, write_flushed
 from .distributed import ALONE, Processes
 
 STATE_FORMAT = 2  # of the state; 1 had no number
-KEPT = 2
+N_KEPT = 2
 PATIENCE = 10.0  # seconds to wait for another fit in the folder: for the last of its processes, if it was killed
 REMEDY = "Give another folder, or remove it to start afresh."
 MALFORMED = (AttributeError, IndexError, KeyError, RecursionError, SafetensorError, TypeError, ValueError)
-NAME, SUFFIX, ASIDE = "diffclust-{}", ".ckpt", ".part"  # with a number; the folder may hold other things
+NAME, SUFFIX, PARTIAL = "diffclust-{}", ".ckpt", ".part"  # with a number; the folder may hold other things
 
 
 def pack(state: Any) -> bytes:
@@ -116,7 +116,7 @@ class CheckpointFolder:
     def reserved(self, patience: float | None = None) -> contextlib.AbstractContextManager[None]:
         """A context in which the folder belongs to one fit."""
         busy = f"checkpoint={self.folder}: another fit is at work in this folder. Give each fit a folder of its own."
-        return only_user(self.folder, busy, PATIENCE if patience is None else patience)
+        return folder_lock(self.folder, busy, PATIENCE if patience is None else patience)
 
     def _inode(self) -> tuple[int, int]:
         """What tells the folder from another one of the same name."""
@@ -139,18 +139,18 @@ class CheckpointFolder:
             files = self.files()
             number = int(files[0].stem[-8:]) + 1 if files else 0
             self._write(self.folder / (NAME.format(f"{number:08d}") + SUFFIX), blob)
-            for old in self.files()[KEPT:]:
+            for old in self.files()[N_KEPT:]:
                 old.unlink(missing_ok=True)
 
     def _write(self, path: Path, blob: bytes) -> None:
-        aside = path.with_suffix(ASIDE)
+        part = path.with_suffix(PARTIAL)
         try:
-            with naming(path, aside):
-                write_flushed(aside, hashlib.sha256(blob).digest() + blob)
-                aside.replace(path)
+            with reporting_as(path, part):
+                write_flushed(part, hashlib.sha256(blob).digest() + blob)
+                part.replace(path)
         except BaseException:
             with contextlib.suppress(OSError):
-                aside.unlink(missing_ok=True)
+                part.unlink(missing_ok=True)
             raise
         flush(self.folder)
 
@@ -171,7 +171,7 @@ class CheckpointFolder:
     def clear(self) -> None:
         """Remove the checkpoints of a finished fit."""
         with self._still_reserved():
-            for path in [*self.files(), *self.folder.glob(NAME.format("[0-9]" * 8) + ASIDE)]:
+            for path in [*self.files(), *self.folder.glob(NAME.format("[0-9]" * 8) + PARTIAL)]:
                 path.unlink(missing_ok=True)
 
 
@@ -224,7 +224,7 @@ class Checkpoint:
             "found": found,
             "entries": [{"result": None, "phases": {}, "current": None} for _ in seeds],
         }
-        kept = processes.of_leader(folder.read) if folder else None
+        kept = processes.broadcast(folder.read) if folder else None
         if kept is not None:
             self._check(kept, identity, seeds, defaults or {})
             self.state = kept
@@ -260,7 +260,7 @@ class Checkpoint:
         if self.folder is not None and self.has_news:
             try:
                 self.folder.write(self.state)
-            except (OSError, Busy) as error:
+            except (OSError, FolderBusy) as error:
                 self._warn_once(f"could not be written ({error}). Training goes on, and tries again at the next.")
         self.has_news = False
 
@@ -274,7 +274,7 @@ class Checkpoint:
         if self.folder is not None and self.processes.leads and not _kept.get():
             try:
                 self.folder.clear()
-            except (OSError, Busy) as error:
+            except (OSError, FolderBusy) as error:
                 self._warn_once(f"could not be removed ({error}), though the fit is done.")
 
 

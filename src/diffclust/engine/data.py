@@ -16,14 +16,16 @@ from ..nn.neighbours import NeighbourGraph
 from ..nn.parallel import batch_mean, totals
 from .distributed import ALONE, Processes
 from .rows import Rows
-from .runtime import undisturbed
+from .runtime import without_caller_modes
 
 CHUNK = 1024  # rows answered at a time, where nothing below says otherwise
 # By the type of device: as many rows at a time as have this many values together, but no more than 8 * CHUNK. On a CPU
 # only of rows in memory, and there no fewer than CHUNK / 4 (a cache does not hold more of wide rows); on a GPU no fewer
 # than CHUNK.
 MANY_VALUES = {"cpu": 2**17, "cuda": 2**23}
-FEWEST = 16  # rows: with fewer, matrix kernels change, and a row's last bits would depend on the rows beside it
+MIN_ROWS_AT_ONCE = (
+    16  # rows: with fewer, matrix kernels change, and a row's last bits would depend on the rows beside it
+)
 
 
 @dataclass(frozen=True)
@@ -39,9 +41,9 @@ class Batch:
     near: Tensor | None = None  # (b, m) which of the batch's samples are neighbours of each
     far: Tensor | None = None  # (b, s) which of the batch's samples, of all processes, repel each sample
     # with knowledge about some rows:
-    told: Tensor | None = None  # (m + 2 p, ...) m samples whose cluster is known, and both parts of p pairs
-    codes: Tensor | None = None  # (m,) these clusters
-    together: Tensor | None = None  # (p,) whether the two of a pair are together, or apart
+    known_x: Tensor | None = None  # (m + 2 p, ...) m samples of known cluster, then the first and the second of p pairs
+    known_labels: Tensor | None = None  # (m,) these clusters
+    same_cluster: Tensor | None = None  # (p,) whether the two of a pair belong to one cluster
 
     def mean(self, values: Tensor) -> Tensor:
         """The mean over the rows of the whole batch, across all processes: (b, ...) -> (...)."""
@@ -211,11 +213,11 @@ class Data:
         if index is None:
             return self.join(self._map(fn, None))
         sizes = [slot.stop - slot.start for slot in self.processes.parts(len(index))]
-        return self.processes.join(self._map(fn, index[self.processes.part(len(index))]), sizes)
+        return self.processes.all_gather_rows(self._map(fn, index[self.processes.part(len(index))]), sizes)
 
     def join(self, results: Tensor) -> Tensor:
         """The results of all rows, from those that each process has of its own."""
-        return self.processes.join(
+        return self.processes.all_gather_rows(
             results, [len(self._rows_of(slot)) for slot in self.processes.parts(self.batch_size)]
         )
 
@@ -240,8 +242,8 @@ class Data:
             stop = min(start + self.chunk, places.stop)
             x = self.block(start, stop) if index is None else self.take_checked(index[start:stop])
             n = x.shape[0]
-            padded = x if n >= FEWEST else torch.cat([x, x[:1].expand(FEWEST - n, *x.shape[1:])])
-            with torch.no_grad(), undisturbed():
+            padded = x if n >= MIN_ROWS_AT_ONCE else torch.cat([x, x[:1].expand(MIN_ROWS_AT_ONCE - n, *x.shape[1:])])
+            with torch.no_grad(), without_caller_modes():
                 answers = fn(padded)
             if kept and answers.data_ptr() == padded.data_ptr():  # the rows themselves, which may be the user's
                 answers = answers.clone()
@@ -264,7 +266,7 @@ class Data:
         zero = -origin.float().to(self.device)
         low, high = total.float() + torch.inf, total.float() - torch.inf
         lengths = torch.tensor([torch.inf, 0.0], device=self.device)  # shortest and longest, squared
-        with self.processes.together():
+        with self.processes.raising_together():
             for start in self.own[::CHUNK]:
                 x = self.block(start, min(start + CHUNK, self.own.stop))
                 low, high = torch.minimum(low, x.amin(0)), torch.maximum(high, x.amax(0))
@@ -274,7 +276,7 @@ class Data:
                 squared = x.flatten(1).square().sum(1)
                 shortest = squared.where(squared > 0, torch.inf).amin()
                 lengths = torch.stack([torch.minimum(lengths[0], shortest), torch.maximum(lengths[1], squared.amax())])
-        lows, highs, every = zip(*self.processes.every((low.cpu(), high.cpu(), lengths.sqrt().cpu())), strict=True)
+        lows, highs, every = zip(*self.processes.all_gather((low.cpu(), high.cpu(), lengths.sqrt().cpu())), strict=True)
         total, squares, zeros = self.total(total, squares, zeros)
         mean = total / len(self)
         variance = (squares / len(self) - mean.square()).clamp_min(0)

@@ -14,17 +14,17 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-OF_WRITING = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)  # errors that say nothing of which file
+WRITE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)  # errors that say nothing of which file
 
 
 @contextlib.contextmanager
-def written_whole(path: str | os.PathLike[str]) -> Iterator[Path]:
+def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
     """A path to write to, which becomes `path` when the block has ended and the bytes are on the disk. Where that
     fails, a former file stays as it was, and the error names `path`."""
     path = Path(path)
     part = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}.part")
     try:
-        with naming(path, part):
+        with reporting_as(path, part):
             yield part
             flush(part)
             part.replace(path)
@@ -34,12 +34,12 @@ def written_whole(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def naming(path: Path, part: Path) -> Iterator[None]:
+def reporting_as(path: Path, part: Path) -> Iterator[None]:
     """Errors of writing `part` name `path` instead, which is the one that the user knows."""
     try:
         yield
     except OSError as error:
-        unnamed = error.filename is None and error.errno in OF_WRITING
+        unnamed = error.filename is None and error.errno in WRITE_ERRORS
         if error.errno is None or not (unnamed or str(error.filename) == str(part)):
             raise
         raise OSError(error.errno, error.strerror or os.strerror(error.errno), str(path)) from error
@@ -81,34 +81,35 @@ def read_regular(path: Path, most: int | None = None) -> bytes:
         os.close(handle)
 
 
-class Busy(ValueError):
+class FolderBusy(ValueError):
     """Somebody else is in the folder."""
 
 
 @contextlib.contextmanager
-def only_user(folder: Path, busy: str, patience: float) -> Iterator[None]:
+def folder_lock(folder: Path, busy: str, patience: float) -> Iterator[None]:
     """Inside, nobody else is in the folder, in this process or another: they are waited for, and after `patience`
-    seconds that is an error, `Busy(busy)`. Not where there are no such locks: on Windows, and on some file systems."""
+    seconds that is an error, `FolderBusy(busy)`. Windows and some file systems have no such locks: nothing is waited
+    for."""
     if fcntl is None:
         yield
         return
-    door = os.open(folder, os.O_RDONLY)
+    handle = os.open(folder, os.O_RDONLY)
     try:
-        _lock(door, busy, time.monotonic() + patience)
+        _lock(handle, busy, time.monotonic() + patience)
         yield
     finally:
         with contextlib.suppress(OSError):
-            fcntl.flock(door, fcntl.LOCK_UN)  # closing would not do where a fork has the door open, too
-        os.close(door)
+            fcntl.flock(handle, fcntl.LOCK_UN)  # closing would not do where a fork has the door open, too
+        os.close(handle)
 
 
-def _lock(door: int, busy: str, until: float) -> None:
+def _lock(handle: int, busy: str, until: float) -> None:
     while True:
         try:
-            fcntl.flock(door, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             if time.monotonic() > until:
-                raise Busy(busy) from None
+                raise FolderBusy(busy) from None
             time.sleep(0.01)
         except OSError:  # a file system without locks
             return

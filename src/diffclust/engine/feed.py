@@ -14,9 +14,9 @@ from .data import Batch, Data
 
 # For each sample: how many neighbours are drawn, and how many others it is pushed away from. Where the batch is all
 # rows, neighbours are in it already, and more of them cost little.
-DRAWS, FAR = 1, 8
-DRAWS_OF_ALL, FAR_OF_ALL = 3, 6
-TOLD = 64  # samples of known cluster that come with a batch, and as many pairs, at most
+NEAR_PER_ROW, FAR_PER_ROW = 1, 8
+NEAR_OF_ALL, FAR_OF_ALL = 3, 6
+MAX_KNOWN = 64  # samples of known cluster that come with a batch, and as many pairs, at most
 
 
 class Reader:
@@ -43,24 +43,24 @@ class Feed:
         width = data.slot.stop - data.slot.start
         self.order = torch.empty(data.steps, width, dtype=torch.long, device=data.device)
         self.cursor = torch.zeros(1, dtype=torch.long, device=data.device)
-        self.brought: Tensor | None = None  # this step's rows on the device, where `Data` does not hold them there
-        self.ahead: Future[Tensor] | None = None  # the next step's, being read
+        self.loaded: Tensor | None = None  # this step's rows on the device, where `Data` does not hold them there
+        self.prefetched: Future[Tensor] | None = None  # the next step's, being read
         self.all_rows = data.steps == 1 and width == len(data)
         if data.graph is not None:
-            draws, far = (DRAWS_OF_ALL, FAR_OF_ALL) if self.all_rows else (DRAWS, FAR)
+            draws, far = (NEAR_OF_ALL, FAR_OF_ALL) if self.all_rows else (NEAR_PER_ROW, FAR_PER_ROW)
             self.neighbours = torch.empty(data.steps, width, draws, dtype=torch.long, device=data.device)
             self.shifts = torch.empty(data.steps, far, dtype=torch.long, device=data.device)
         if data.knowledge is not None:
             known = data.knowledge
-            self.told = data.take(torch.cat([known.rows, known.pairs.T.flatten()]))
-            counts = min(TOLD, len(known.rows)), min(TOLD, len(known.pairs))
+            self.known_x = data.take(torch.cat([known.rows, known.pairs.T.flatten()]))
+            counts = min(MAX_KNOWN, len(known.rows)), min(MAX_KNOWN, len(known.pairs))
             self.known, self.linked = (
                 torch.empty(data.steps, count, dtype=torch.long, device=data.device) for count in counts
             )
 
-    def begin(self) -> None:
+    def begin_epoch(self) -> None:
         """Draw an epoch: the order of the rows, and what comes with them."""
-        self.settle()
+        self.cancel_prefetch()
         edges = self.data.rows.edges()
         if edges is None:
             data = self.data
@@ -74,11 +74,11 @@ class Feed:
             self._draw_knowledge(self.data.knowledge)
         self.cursor.zero_()
 
-    def settle(self) -> None:
+    def cancel_prefetch(self) -> None:
         """Wait for a read that nobody needs any more."""
-        if self.ahead is not None and not self.ahead.cancel():
-            wait([self.ahead])
-        self.ahead = None
+        if self.prefetched is not None and not self.prefetched.cancel():
+            wait([self.prefetched])
+        self.prefetched = None
 
     def _draw_neighbours(self, graph: NeighbourGraph) -> None:
         """For all of the epoch, from the random numbers that processes have in common: each then takes its part."""
@@ -116,15 +116,15 @@ class Feed:
             flat[done : done + len(rows)] = rows.to(flat.device)
             done += len(rows)
 
-    def bring(self, step: int) -> None:
+    def load(self, step: int) -> None:
         """Fetch the rows of this step from the host, where they do not live on the device."""
         if self.data.rows.resident:
             return
-        read = self.ahead.result() if self.ahead is not None else self._read(step)
+        read = self.prefetched.result() if self.prefetched is not None else self._read(step)
         more = self.data.rows.edges() is not None and not self.data.rows.forward_only and step + 1 < len(self.order)
-        self.ahead = READER.thread.submit(self._read, step + 1) if more else None  # while this step is taken
+        self.prefetched = READER.thread.submit(self._read, step + 1) if more else None  # while this step is taken
         rows = self.data.values(read)
-        self.brought = rows if self.brought is None else self.brought.copy_(rows)
+        self.loaded = rows if self.loaded is None else self.loaded.copy_(rows)
 
     def _read(self, step: int) -> Tensor:
         index = self.order[step]
@@ -138,7 +138,7 @@ class Feed:
         beside = {} if self.data.graph is None else self._neighbour_fields()
         beside |= {} if self.data.knowledge is None else self._knowledge_fields(self.data.knowledge)
         self.cursor += 1
-        clean = self.data.take(index) if self.brought is None else self.brought[: len(index)]
+        clean = self.data.take(index) if self.loaded is None else self.loaded[: len(index)]
         return Batch(self.data.augment(clean) if self.data.augment else clean, clean, index, **beside)
 
     def _neighbour_fields(self) -> dict[str, Tensor]:
@@ -149,25 +149,26 @@ class Feed:
         far = torch.where(far < data.batch_size, far, far - data.batch_size)  # on a CPU faster than a remainder
         if self.all_rows:
             return {"near": neighbours, "far": far}
-        neighbour = data.take(neighbours[:, 0]) if self.brought is None else self.brought[len(neighbours) :]
+        neighbour = data.take(neighbours[:, 0]) if self.loaded is None else self.loaded[len(neighbours) :]
         return {"neighbour": data.augment(neighbour) if data.augment else neighbour, "far": far}
 
     def _knowledge_fields(self, known: Knowledge) -> dict[str, Tensor]:
-        """`told`, `codes` and `together` of a `Batch`."""
+        """`known_x`, `known_labels` and `same_cluster` of a `Batch`."""
         rows, pairs = (drawn.index_select(0, self.cursor)[0] for drawn in (self.known, self.linked))
         m, p = len(known.rows), len(known.pairs)
-        told = self.told[torch.cat([rows, m + pairs, m + p + pairs])]
-        told = self.data.augment(told) if self.data.augment else told
-        return {"told": told, "codes": known.codes[rows], "together": known.together[pairs]}
+        x = self.known_x[torch.cat([rows, m + pairs, m + p + pairs])]
+        x = self.data.augment(x) if self.data.augment else x
+        labels, same = known.labels[rows], known.same_cluster[pairs]
+        return {"known_x": x, "known_labels": labels, "same_cluster": same}
 
 
 def shuffled(data: Data) -> Iterator[Batch]:
     """The batches of one epoch."""
     feed = Feed(data)
-    feed.begin()
+    feed.begin_epoch()
     try:
         for step in range(data.steps):
-            feed.bring(step)
+            feed.load(step)
             yield feed.batch()
     finally:
-        feed.settle()
+        feed.cancel_prefetch()

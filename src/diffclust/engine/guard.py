@@ -37,7 +37,7 @@ class Guard:
         self.state: dict[str, Tensor] = {}
         self.trouble = ""
 
-    def look(self, sizes: Tensor, scatter: float | None = None) -> bool:
+    def check(self, sizes: Tensor, scatter: float | None = None) -> bool:
         """Whether a model with these cluster sizes, and this scatter if the method computes it, is good. If so, and if
         no earlier state had less scatter, it is kept."""
         number = effective_number(sizes.double().cpu().numpy())
@@ -52,7 +52,7 @@ class Guard:
             self.state = {name: value.clone() for name, value in self.model.state_dict().items()}
         return not self.trouble
 
-    def go_back(self, epoch: int) -> None:
+    def restore(self, epoch: int) -> None:
         """Restore the kept state, and stop."""
         self.model.load_state_dict(self.state)
         self.model.finished = True

@@ -25,7 +25,7 @@ Record = dict[str, Any]  # {"phase": ..., "epoch": ..., then one number a loss t
 GraphKey = tuple[int, Hashable, tuple[float, ...]]  # of a step: which phase's, the model's key, the learning rates
 
 NUMBER = (bool, int, float, Tensor)
-LOOKED_AT = 64  # rows whose embedding must be finite when a phase ends
+FINITE_CHECK_ROWS = 64  # rows whose embedding must be finite when a phase ends
 SNAPSHOT_EVERY, SNAPSHOT_STEPS = 10, 50  # epochs between the states a run can fall back to, and at least so many steps
 NORM_BATCHES = 50  # batches that batch norm's final statistics are taken from
 
@@ -113,7 +113,7 @@ class Phase:
         restart: the number of the restart that the phase is part of, for callbacks.
     """
 
-    places = False  # whether it places centres for a phase after it, and so is needed even without an epoch
+    places_centers = False  # whether it places centres for a phase after it, and so is needed even without an epoch
 
     def __init__(
         self,
@@ -137,7 +137,7 @@ class Phase:
         self.in_stack = False  # whether the model's tensors are parts of common ones: see `accelerate.stack`
         self.totals: dict[Hashable, dict[str, Tensor]] = {}  # by step_key: sums of the loss terms over an epoch
         self.callback_states: list[Any] = []
-        self.told = False  # whether the callbacks were called
+        self.called_back = False  # whether the callbacks were called
 
     # ---- from start to finish
 
@@ -170,14 +170,14 @@ class Phase:
     def begin_epoch(self) -> None:
         self.model.train()
         if self.optimizer is not None:
-            set_rate(self.optimizer, self.model.rate(self.epoch))
+            set_rate(self.optimizer, self.model.lr_factor(self.epoch))
         self.model.before_epoch(self.epoch, self.data)
         self.begin_steps()
 
     def begin_steps(self) -> None:
         """The rows in a new order, and sums at zero."""
         self.data.processes.align(self.model)
-        self.feed.begin()
+        self.feed.begin_epoch()
         self.steps_taken = self.epoch * self.data.steps  # so that a resumed phase counts on
         for amount in self.totals.get(self.model.step_key, {}).values():
             amount.zero_()
@@ -187,31 +187,31 @@ class Phase:
         if self.model.interval is not None and self.steps_taken % self.model.interval == 0:
             with randomness.borrowed():
                 self.model.refresh(self.data)
-        self.feed.bring(step)
+        self.feed.load(step)
         self.steps_taken += 1
 
     def step(self) -> None:
         device = self.data.device
-        copies = self.fusion.copies(self.model)
+        cast_weights = self.fusion.cast_weights(self.model)
         batch = self.model.prepare(self.feed.batch())
         with autocast(device, self.precision):
             self.fusion.rehearse(self.model, batch.x)
-            with self.fusion.layers(self.model, copies), shared_norms():
+            with self.fusion.layers(self.model, cast_weights), shared_norms():
                 losses = self.data.portion(self.model.losses(batch))
         if self.optimizer is not None:
             for group in self.optimizer.param_groups:
                 for parameter in group["params"]:
                     parameter.grad = None
             learnt = [value for value in losses.values() if value.requires_grad]
-            if learnt or not self.model.resting:  # else nothing is left to learn
+            if learnt or not self.model.frozen_parts:  # else nothing is left to learn
                 torch.autograd.backward(learnt or list(losses.values()))  # of their sum
-        with self.fusion.ends():
-            self.learn(batch, losses)
+        with self.fusion.arithmetic():
+            self.apply_gradients(batch, losses)
 
-    def learn(self, batch: Batch, losses: Losses) -> None:
+    def apply_gradients(self, batch: Batch, losses: Losses) -> None:
         """The part of a step that comes after the gradients."""
         if self.optimizer is not None:
-            for parameter in self.model.resting_parameters():
+            for parameter in self.model.frozen_parameters():
                 parameter.grad = None  # not zero, so that neither momentum nor weight decay moves it
             self.data.processes.add_gradients(p for group in self.optimizer.param_groups for p in group["params"])
             self.model.after_backward()
@@ -227,7 +227,7 @@ class Phase:
     def end_epoch(self) -> None:
         epoch, losses = self.epoch, self.means()
         self.terms = list(losses)
-        self.history.append({"phase": self.name, "epoch": epoch, **losses, **self.model.figures()})
+        self.history.append({"phase": self.name, "epoch": epoch, **losses, **self.model.extra_metrics()})
         if all(map(math.isfinite, losses.values())):
             self.model.after_epoch(epoch, self.data)
             self.over = self._run_callbacks(epoch, losses) or self.model.finished
@@ -250,7 +250,7 @@ class Phase:
         that keeps a state is first given the state it had in this restart."""
         record = self.history[-1]
         progress = Progress(self.name, epoch, self.epochs, losses, self.model, self.data, record, self.restart)
-        progress.first, progress.whole, self.told = not self.told, self.whole, True
+        progress.first, progress.whole, self.called_back = not self.called_back, self.whole, True
         for i, callback in enumerate(self.callbacks):
             has_state = hasattr(callback, "state_dict")
             if has_state and self.callback_states[i] is not None:
@@ -258,7 +258,7 @@ class Phase:
             callback(progress)
             if has_state:
                 self.callback_states[i] = callback.state_dict()  # type: ignore[attr-defined]
-        return any(self.data.processes.every(progress.stop))
+        return any(self.data.processes.all_gather(progress.stop))
 
     def interrupt(self) -> None:
         """Ctrl-C: run no more epochs."""
@@ -266,7 +266,7 @@ class Phase:
         self.over = True
 
     def finish(self) -> None:
-        self.feed.settle()
+        self.feed.cancel_prefetch()
         if not self.last_finite.is_finite() or not self._embedding_is_finite():
             self.last_finite.restore(self.name, self.epoch, "embedding")
         self.leave_stack()
@@ -281,7 +281,7 @@ class Phase:
         if embed is None or not self.history:
             return True
         with self.model.evaluating():
-            return bool(self.data.map(embed, self.data.spaced(LOOKED_AT)).isfinite().all())
+            return bool(self.data.map(embed, self.data.spaced(FINITE_CHECK_ROWS)).isfinite().all())
 
     # ---- what acceleration needs to know
 
@@ -333,7 +333,7 @@ class Phase:
                         moments[name] = torch.empty_like(weight).copy_(value)
         self.callback_states = (list(state["callbacks"]) + [None] * len(self.callbacks))[: len(self.callbacks)]
         self.history = list(state["history"])
-        self.told = True
+        self.called_back = True
         set_random_states(state["random"], self.data.device)
 
 

@@ -12,13 +12,13 @@ from ..nn.autoencoders import RowAutoencoder
 from .data import Batch
 from .model import ClusterModel, Losses, Trainable
 
-RISING = 0.1  # share of the epochs in which a rate rises
+WARM_UP = 0.1  # share of the epochs in which a rate rises
 
 
-def rise_and_fall(epoch: int, epochs: int) -> float:
+def warm_up_and_decay(epoch: int, epochs: int) -> float:
     """A factor on the learning rate: it rises to about one, then falls to nothing."""
     done = (epoch + 0.5) / max(1, epochs)
-    return min(1.0, done / RISING) * (1 - done)
+    return min(1.0, done / WARM_UP) * (1 - done)
 
 
 class Pretraining(Trainable):
@@ -76,8 +76,8 @@ class NeighbourPretraining(Trainable):
         network = self.model.network_stack_key()
         return network and (network, type(self.model), self.model.clusters.sphere)
 
-    def rate(self, epoch: int) -> float:
-        return rise_and_fall(epoch, self.epochs)
+    def lr_factor(self, epoch: int) -> float:
+        return warm_up_and_decay(epoch, self.epochs)
 
     def reconstruct(self, x: Tensor) -> Tensor:
         return self.model.reconstruct(x)
@@ -92,10 +92,10 @@ class NetworkAlone(Trainable):
     def __init__(self, model: ClusterModel) -> None:
         super().__init__()
         self.model = model
-        self.resting = ("model.clusters",)
+        self.frozen_parts = ("model.clusters",)
 
     def loss(self, batch: Batch) -> Losses:
-        self.model.hold_centers()
+        self.model.freeze_centers()
         return self.model.loss(batch)
 
     def parameters(self, recurse: bool = True) -> Any:

@@ -8,9 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-BLOCK = 2**19  # bytes read in one go, where rows lie on a disk
-WINDOW = 128  # blocks whose rows are shuffled among one another
-MOMENTS_OF, AT_A_TIME = 10_000, 1024  # rows that `moments` is taken over, and those read at a time
+BLOCK_BYTES = 2**19  # bytes read in one go, where rows lie on a disk
+SHUFFLED_BLOCKS = 128  # blocks whose rows are shuffled among one another
+MOMENTS_ROWS, MOMENTS_CHUNK = 10_000, 1024  # rows that `moments` is taken over, and those read at a time
 
 
 class Moments:
@@ -49,7 +49,7 @@ class Rows(ABC, Sized):
     origin_known = False  # whether `origin` is final, be it None: until then, rows are read in double precision
     is_embedding = False  # of a network, and not the user's own rows
     resident = False  # all on the device, so that `take` needs nothing from the host
-    window = WINDOW  # blocks that are shuffled together
+    window = SHUFFLED_BLOCKS  # blocks that are shuffled together
     forward_only = False  # can only be read from the first row to the last, as a stream
 
     @abstractmethod
@@ -65,12 +65,12 @@ class Rows(ABC, Sized):
     def moments(self) -> Moments:
         """Of some rows, evenly spaced."""
         found = Moments()
-        spaced = torch.linspace(0, len(self) - 1, min(len(self), MOMENTS_OF), dtype=torch.float64).long()
-        for part in spaced.split(AT_A_TIME):
+        spaced = torch.linspace(0, len(self) - 1, min(len(self), MOMENTS_ROWS), dtype=torch.float64).long()
+        for part in spaced.split(MOMENTS_CHUNK):
             found.add(self.take(part))
         return found
 
-    def less_origin(self, origin: Tensor | None) -> "Rows":
+    def subtract_origin(self, origin: Tensor | None) -> "Rows":
         """These rows with `origin` subtracted from now on."""
         self.origin, self.origin_known = origin, True
         return self
@@ -84,9 +84,9 @@ class Rows(ABC, Sized):
         return None
 
     def _even_edges(self, row_bytes: int) -> np.ndarray | None:
-        """Blocks of about BLOCK bytes, where there is more than a window of them."""
-        n, block = len(self), max(1, BLOCK // max(1, row_bytes))
-        return np.append(np.arange(0, n, block), n) if n > WINDOW * block else None
+        """Blocks of about BLOCK_BYTES bytes, where there is more than a window of them."""
+        n, block = len(self), max(1, BLOCK_BYTES // max(1, row_bytes))
+        return np.append(np.arange(0, n, block), n) if n > SHUFFLED_BLOCKS * block else None
 
 
 class TensorRows(Rows):
@@ -113,8 +113,8 @@ class TensorRows(Rows):
         there.origin, there.origin_known, there.is_embedding = self.origin, self.origin_known, self.is_embedding
         return there
 
-    def less_origin(self, origin: Tensor | None) -> Rows:
-        super().less_origin(origin)
+    def subtract_origin(self, origin: Tensor | None) -> Rows:
+        super().subtract_origin(origin)
         self.x = self._moved(self.x)
         self.x = self.x if self.x.dtype in (torch.uint8, torch.float32) else self.x.float()
         return self

@@ -20,7 +20,7 @@ from .phase import Record
 # UNEXPLAINED of the variance inside them. With less, its small clusters are groups of rows far from all others.
 COLLAPSED, UNEXPLAINED = 0.02, 0.5
 FIGURES = ("seed", "history", "terms", "inertia", "scatter", "clustering_loss", "reconstruction", "temperature")
-SAMPLE = 10_000  # rows the temperature is fitted on
+TEMPERATURE_ROWS = 10_000  # rows the temperature is fitted on
 NO_WARNING = ("repaired", "settled", "fallback")  # events that went well
 
 
@@ -69,7 +69,7 @@ class Run:
             sums += part.sum(0)
         _, own, loss = data.total(sums)[0].tolist()
         labels = data.join(labels)
-        z = model.sample_embedding(data, SAMPLE)
+        z = model.sample_embedding(data, TEMPERATURE_ROWS)
         variance = (z - z.mean(0)).double().square().sum(1).mean().item()
         return cls(
             model=model,

@@ -13,7 +13,7 @@ from sklearn.utils import check_random_state
 from torch import Tensor
 
 PRECISIONS = ("auto", "float32", "bf16")
-KINDS = ("cpu", "cuda")
+DEVICE_TYPES = ("cpu", "cuda")
 CUBLAS = "CUBLAS_WORKSPACE_CONFIG"
 
 
@@ -58,9 +58,9 @@ def autocast(device: torch.device, precision: str) -> contextlib.AbstractContext
 
 
 @contextlib.contextmanager
-def undisturbed() -> Iterator[None]:
+def without_caller_modes() -> Iterator[None]:
     """A context, or a decorator, in which a caller's autocast and default device have no effect."""
-    modes: list[Any] = [torch.autocast(kind, enabled=False) for kind in KINDS if torch.is_autocast_enabled(kind)]
+    modes: list[Any] = [torch.autocast(kind, enabled=False) for kind in DEVICE_TYPES if torch.is_autocast_enabled(kind)]
     if torch.empty(0).device.type != "cpu":  # quicker than to ask for the default
         modes.append(torch.device("cpu"))
     if not modes:
@@ -108,7 +108,7 @@ def _float32() -> Iterator[None]:
         torch.set_default_dtype(outer)
 
 
-class Exactness:
+class DeterministicMode:
     """Torch's switches for the same bits every time on a GPU. They belong to the whole process: the first fit that
     wants them turns them on, and the last puts them back as they were."""
 
@@ -142,7 +142,7 @@ class Exactness:
                 self.before.close()
 
 
-_exactness = Exactness()
+_deterministic_mode = DeterministicMode()
 
 
 @contextlib.contextmanager
@@ -156,8 +156,8 @@ def learning(deterministic: bool = False) -> Iterator[None]:
     """
     # What is no flag is named by the check of all settings, which comes later.
     exact = isinstance(deterministic, (bool, np.bool_)) and bool(deterministic) and torch.cuda.is_available()
-    exactly = _exactness if exact else contextlib.nullcontext()
-    with torch.inference_mode(False), torch.enable_grad(), undisturbed(), exactly:
+    exactly = _deterministic_mode if exact else contextlib.nullcontext()
+    with torch.inference_mode(False), torch.enable_grad(), without_caller_modes(), exactly:
         try:
             yield
         except RuntimeError as error:

@@ -63,7 +63,7 @@ def _labels(model: ClusterModel, data: Data) -> NDArray[np.int64]:
     return data.map(lambda x: model.answer(x).label).cpu().numpy()
 
 
-class Steady:
+class StabilityMixin:
     """`stability_` and `row_stability_` from the restarts of a fit, and `stability` from fits on other rows."""
 
     if TYPE_CHECKING:

@@ -41,16 +41,16 @@ from ..engine.pretraining import Pretraining
 from ..engine.restart import Restart
 from ..engine.run import Run
 from ..estimator.knobs import knob
-from ..estimator.knowledge import NOTHING_KNOWN, Told
+from ..estimator.knowledge import NOTHING_KNOWN, UserKnowledge
 from ..estimator.settings import hyperparameters
 from ..estimator.state import set_attributes, snapshot, write_lock
 from ..nn.autoencoders import Autoencoder
-from ..nn.cross_metric import SMALL, CrossMetricLayer, Side
-from ..nn.number import Choice
+from ..nn.cross_metric import RESCALE_FROM, CrossMetricLayer, Side
+from ..nn.n_clusters import Choice
 from ..nn.ops import METRICS, log_balance
 from .autoencoder import AutoencoderClusterer, paper_settings
 
-BY_INFERENCE = ("model_", "labels_", "inertia_", "clustering_loss_", "diagnostics_", "_oddness")
+BY_INFERENCE = ("model_", "labels_", "inertia_", "clustering_loss_", "diagnostics_", "_outlier_statistics")
 
 
 def check_metric(metric: Any) -> None:
@@ -78,7 +78,7 @@ def answering_by(inference: Side, model: ClusterModel) -> ClusterModel:
 
 class CrossMetricModel(ClusterModel):
     clusters: CrossMetricLayer
-    seen: Tensor  # Σ over the epoch's steps of what `figures` tells (3,)
+    seen: Tensor  # Σ over the epoch's steps of what `extra_metrics` returns (3,)
     steps: Tensor
     labels: Tensor  # argmax_j P₁ after the last epoch (n,)
 
@@ -102,7 +102,7 @@ class CrossMetricModel(ClusterModel):
         self.place_centers(data, self.start)
         z = self.sample_embedding(data)
         factor = self.clusters.factors(z, self.spread)[0].item()
-        if factor > SMALL and self.network_learns and self.autoencoder.magnify(factor):
+        if factor > RESCALE_FROM and self.network_learns and self.autoencoder.magnify(factor):
             self.clusters.set_centers(factor * self.clusters.centers)
             z = factor * z
         if self.centered:
@@ -110,9 +110,9 @@ class CrossMetricModel(ClusterModel):
         self.clusters.stretch_to(z, self.spread)
         if self.matched:
             self.clusters.match_powers(z)
-        self.look(data)
+        self.refresh_labels(data)
         if self.guard:
-            self.guard.look(self.sizes())
+            self.guard.check(self.sizes())
 
     def sizes(self) -> Tensor:
         """Of the clusters, at the last look."""
@@ -122,7 +122,7 @@ class CrossMetricModel(ClusterModel):
         self.seen.zero_()
         self.steps.zero_()
 
-    def rate(self, epoch: int) -> float:
+    def lr_factor(self, epoch: int) -> float:
         return self.decay ** (epoch // self.decay_every)
 
     def loss(self, batch: Batch) -> Losses:
@@ -139,13 +139,13 @@ class CrossMetricModel(ClusterModel):
         clusters, network = self.clusters, self.network_stack_key()
         return network and (network, clusters.metrics, clusters.divergence, clusters.detach)
 
-    def figures(self) -> dict[str, float]:
+    def extra_metrics(self) -> dict[str, float]:
         """Share of rows that P₁ and P₂ put into different clusters, and the mean entropy of either."""
         names = ("disagreement", "entropy", "target_entropy")
         return dict(zip(names, (self.seen / self.steps).tolist(), strict=True))
 
     @torch.no_grad()
-    def look(self, data: Data) -> None:
+    def refresh_labels(self, data: Data) -> None:
         """At all rows: the clusters' frequencies, and how many labels have changed."""
         with self.evaluating():
             closeness = data.map(lambda x: torch.stack(self.clusters.closeness(self.embed(x)), dim=1))  # (n, 1 + m, k)
@@ -158,14 +158,14 @@ class CrossMetricModel(ClusterModel):
         self.labels = labels
 
     def after_epoch(self, epoch: int, data: Data) -> None:
-        self.look(data)
+        self.refresh_labels(data)
         self.finished = self.changed < self.tolerance
-        if self.guard and not self.guard.look(self.sizes()):
-            self.guard.go_back(epoch)
+        if self.guard and not self.guard.check(self.sizes()):
+            self.guard.restore(epoch)
 
     def after_training(self, data: Data) -> None:
         super().after_training(data)
-        self.look(data)  # so that f is the trained model's
+        self.refresh_labels(data)  # so that f is the trained model's
         self.forget_rows()
         self.note_if_settled(f"fewer labels changed than tolerance={self.tolerance:g}")
 
@@ -305,14 +305,14 @@ class CrossMetric(AutoencoderClusterer):
             set_attributes(self, {**fitted, **kept, "_otherwise": now})
 
     def _adopt(
-        self, restarts: list[Restart], best: Run, choice: Choice | None = None, told: Told = NOTHING_KNOWN
+        self, restarts: list[Restart], best: Run, choice: Choice | None = None, knowledge: UserKnowledge = NOTHING_KNOWN
     ) -> None:
         """Adopt the chosen run, and keep beside it what it gives by the other assignment."""
         other: Side = "prediction" if self.inference == "target" else "target"
         run = best.with_model(answering_by(other, best.model), restarts[0].data)
         twin = snapshot(self)
-        super(CrossMetric, twin)._adopt(restarts, run, choice, told)
-        super()._adopt(restarts, best, choice, told)
+        super(CrossMetric, twin)._adopt(restarts, run, choice, knowledge)
+        super()._adopt(restarts, best, choice, knowledge)
         self._otherwise = {name: vars(twin)[name] for name in BY_INFERENCE}
 
     def pretraining(self, model: ClusterModel) -> Pretraining:

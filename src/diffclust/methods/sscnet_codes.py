@@ -25,24 +25,24 @@ from ..engine.data import Batch, Data
 from ..engine.model import Losses, Trainable
 from ..nn.autoencoders import Autoencoder, ConvDictionary, RowDictionary, ScaledRows
 from ..nn.cluster import ClusterLayer
+from ..nn.contrastive import contrastive_loss
 from ..nn.eigenvectors import EigenvectorLayer, random_orthonormal, smallest_eigenvectors
 from ..nn.graph import affinity, attach, laplacian
 from ..nn.kmeans import kmeans
 from ..nn.ladmm import LADMMBlock
 from ..nn.ops import squared_distances
-from ..nn.views import view_loss
 from .prototypes import PrototypeDecoding
 
 if TYPE_CHECKING:
     from .sscnet import SSCNet
 
 HIDDEN = 256  # width of the classifier
-APART = 3.0  # distance scale of the classifier's centres at the start
+CORNER_LENGTH = 3.0  # distance scale of the classifier's centres at the start
 RIDGE = 0.1  # of the classifier's start, as a share of the mean feature
-SAMPLE = 20_000  # rows the classifier's start is fitted on
-CALM = 5  # looks at the pseudo-labels in which they must rest before training stops
-BETWEEN = 4  # steps from one look to the next, at least
-IN_GRAPH = 256  # rows of a batch whose graph is cut in a step
+MAX_ROWS = 20_000  # rows the classifier's start is fitted on
+CALM_LOOKS = 5  # looks at the pseudo-labels in which they must rest before training stops
+LOOK_EVERY = 4  # steps from one look to the next, at least
+GRAPH_ROWS = 256  # rows of a batch whose graph is cut in a step
 
 
 class Codes(NamedTuple):
@@ -185,7 +185,7 @@ class CodesModel(PrototypeDecoding):
         features = self.features(codes.z)
         losses = self.coding_losses(codes) if self.network_learns else {}
         if self.change and batch.neighbour is not None:
-            losses["views"] = self.views * view_loss(features, self.represent(batch.neighbour))
+            losses["views"] = self.views * contrastive_loss(features, self.represent(batch.neighbour))
         return features, losses
 
     def place_atoms(self, data: Data) -> None:
@@ -245,7 +245,7 @@ class CodesModel(PrototypeDecoding):
     def before_training(self, data: Data) -> None:
         self.place_atoms(data)
         k = self.clusters.n_clusters
-        size = min(data.batch_size, IN_GRAPH)
+        size = min(data.batch_size, GRAPH_ROWS)
         self.start = random_orthonormal(size, min(k, size), like=self.turn)
         self.reference = data.draw(max(self.reference_size, k))
         # a few more than k: the k-th and the next are often nearly equal, and either may be the one that matters
@@ -258,11 +258,11 @@ class CodesModel(PrototypeDecoding):
     @torch.no_grad()
     def start_classifier(self, data: Data) -> None:
         """Ridge regression of the pseudo-labels, each cluster to a corner of its own; in eval mode."""
-        index = data.draw(SAMPLE)
+        index = data.draw(MAX_ROWS)
         labels = self.pseudo[index]
         k, dim = self.clusters.n_clusters, self.clusters.embedding_dim
         corners = torch.eye(k, dim) if k <= dim else F.normalize(torch.randn(k, dim), dim=1)
-        corners = APART * corners.to(self.turn)
+        corners = CORNER_LENGTH * corners.to(self.turn)
         self.classifier.start(data.map(self.represent, index), corners[labels])  # type: ignore[operator]
         u = data.map(self.embed, index)
         member = F.one_hot(labels, k).to(u)
@@ -271,7 +271,7 @@ class CodesModel(PrototypeDecoding):
 
     def before_epoch(self, epoch: int, data: Data) -> None:
         self.change = data.augment if self.views else None
-        if epoch == 0 or epoch % math.ceil(BETWEEN / data.steps):
+        if epoch == 0 or epoch % math.ceil(LOOK_EVERY / data.steps):
             return
         with self.evaluating():
             labels = self.align(self.label(data))
@@ -294,13 +294,13 @@ class CodesModel(PrototypeDecoding):
         self.turn.add_(1).remainder_(3)
 
     def after_epoch(self, epoch: int, data: Data) -> None:
-        self.finished = self.calm >= CALM
+        self.finished = self.calm >= CALM_LOOKS
 
     @torch.no_grad()
     def after_training(self, data: Data) -> None:
         self.change = None
-        self.note_if_settled(f"{CALM} calm epochs, by tolerance={self.tolerance:g}")
-        index = data.draw(SAMPLE)
+        self.note_if_settled(f"{CALM_LOOKS} calm epochs, by tolerance={self.tolerance:g}")
+        index = data.draw(MAX_ROWS)
         nearest = self.clusters.distances(data.map(self.embed, index)).argmin(0)
         self.prototypes.copy_(data.map(lambda x: self.codes(x).z, index[nearest]))
 

@@ -18,7 +18,7 @@ from ..engine.data import Batch, Data
 from ..engine.model import Losses
 from ..nn.kmeans import lloyd
 from ..nn.ops import squared_distances
-from .sscnet_codes import SAMPLE, Classifier, CodesModel
+from .sscnet_codes import MAX_ROWS, Classifier, CodesModel
 
 
 class NeighbourModel(CodesModel):
@@ -43,7 +43,7 @@ class NeighbourModel(CodesModel):
     def label(self, data: Data) -> Tensor:
         """k-means clusters of Y, from the centres of the last look; in eval mode."""
         y = data.map(self.represent)
-        self.basis = lloyd(y[data.draw(SAMPLE)], self.basis).centers
+        self.basis = lloyd(y[data.draw(MAX_ROWS)], self.basis).centers
         return squared_distances(y, self.basis).argmin(1)
 
     def loss(self, batch: Batch) -> Losses:

@@ -35,7 +35,7 @@ from .autoencoder import AutoencoderClusterer, paper_settings
 FIRST_SPREAD = 0.1  # σ̃² at the start, as a share of the components' variance: our choice, the paper draws its weights
 DECAY_EVERY, LEAST_RATE = 10, 0.1  # epochs between decays of the learning rate, and where these end: the authors'
 LEAST_LOG_GAMMA = -23  # the authors' floor of γ, 1e-10
-COUNTED = 10_000  # rows the components' sizes are taken on
+COUNTED_ROWS = 10_000  # rows the components' sizes are taken on
 
 
 class VaDEModel(ClusterModel):
@@ -56,7 +56,7 @@ class VaDEModel(ClusterModel):
             if self.autoencoder.variational:
                 self.autoencoder.reset_spread(log_variance)
         if self.guard:
-            self.guard.look(self.sizes(data))
+            self.guard.check(self.sizes(data))
 
     def place_centers(self, data: Data, start: Start | Tensor) -> Tensor | None:
         laid_out = super().place_centers(data, start)
@@ -64,7 +64,7 @@ class VaDEModel(ClusterModel):
             self.clusters.fit_(self.sample_embedding(data))
         return laid_out
 
-    def rate(self, epoch: int) -> float:
+    def lr_factor(self, epoch: int) -> float:
         return max(self.decay ** (epoch // DECAY_EVERY), LEAST_RATE)
 
     def loss(self, batch: Batch) -> Losses:
@@ -96,12 +96,12 @@ class VaDEModel(ClusterModel):
         return -self.clusters.logits(z).logsumexp(1)
 
     def after_epoch(self, epoch: int, data: Data) -> None:
-        if self.guard and not self.guard.look(self.sizes(data)):
-            self.guard.go_back(epoch)
+        if self.guard and not self.guard.check(self.sizes(data)):
+            self.guard.restore(epoch)
 
     @torch.no_grad()
     def sizes(self, data: Data) -> Tensor:
-        return hard(self.clusters.logits(self.sample_embedding(data, COUNTED))).sum(0)
+        return hard(self.clusters.logits(self.sample_embedding(data, COUNTED_ROWS))).sum(0)
 
 
 @hyperparameters

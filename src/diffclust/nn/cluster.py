@@ -20,8 +20,8 @@ from .kmeans import draw_proportional, kmeans, kmeans_plus_plus
 from .ops import ASSIGNMENTS, Assignment, Distance, largest, one_hot, squared_distances, without_autocast
 from .parallel import totals
 
-ENOUGH = 256  # rows for which a look in float32 pays
-EXACT = 256  # whole numbers that products keep, in bfloat16 too
+FLOAT32_FROM = 256  # rows for which a look in float32 pays
+EXACT_UP_TO = 256  # whole numbers that products keep, in bfloat16 too
 Start = Literal["random", "k-means++", "k-means", "neighbours", "kept"]
 
 
@@ -177,11 +177,11 @@ class ClusterLayer(nn.Module):
 
     def owners(self, z: Tensor) -> Tensor:
         """The cluster of each normalised row, (b, d) -> (b,): the largest logit in float64, or -1 if it is NaN."""
-        return self.decider()(z)
+        return self.label_function()(z)
 
-    def decider(self) -> "Decider":
+    def label_function(self) -> "LabelFunction":
         """`owners` for many batches: what it needs from the weights is computed once."""
-        return Decider(self)
+        return LabelFunction(self)
 
     def distances(self, z: Tensor) -> Tensor:
         """`|z_i - Ω_j|²` by the identity above; a true distance only with tied weights."""
@@ -318,7 +318,7 @@ class ClusterLayer(nn.Module):
         return f"{self.n_clusters} centres in {self.embedding_dim} dimensions, {name}, {kind}, alpha={self.alpha:g}"
 
 
-class Decider:
+class LabelFunction:
     """The largest logit of rows: in float64, or on a CPU in float32 if rounding cannot change it."""
 
     def __init__(self, clusters: ClusterLayer) -> None:
@@ -328,7 +328,7 @@ class Decider:
 
     @torch.no_grad()
     def __call__(self, z: Tensor) -> Tensor:
-        if not self.sketches or z.shape[0] < ENOUGH or z.dtype != torch.float32:
+        if not self.sketches or z.shape[0] < FLOAT32_FROM or z.dtype != torch.float32:
             return self._in_double(z)
         labels, sure = self._look(z)
         if sure is not None:
@@ -371,7 +371,7 @@ class Decider:
         self.reach = self.weight.abs().sum(1).max().item(), self.bias.abs().max().item()
         self.counting, self.ones = _counting(k), _ones(rows)
         self.room = torch.empty(k, rows)  # fresh memory for every batch would cost as much as the arithmetic
-        self.found = torch.empty(2, rows) if k <= EXACT else None
+        self.found = torch.empty(2, rows) if k <= EXACT_UP_TO else None
 
 
 @functools.lru_cache(16)

@@ -22,7 +22,9 @@ from .ops import (
 from .parallel import totals
 
 DECIDED = 1e-3  # mean entropy below which an assignment is all or nothing
-SMALL = 2.0  # rows that would have to be more than so many times as large are too small for a rate that suits others
+RESCALE_FROM = (
+    2.0  # rows that would have to be more than so many times as large are too small for a rate that suits others
+)
 
 Side = Literal["prediction", "target"]
 
@@ -139,7 +141,7 @@ class CrossMetricLayer(ClusterLayer):
         size, *stretch = self.factors(z, least, ("euclidean", *self.metrics))
         self.stretch.copy_(torch.stack(stretch))
         # gradients are `size` times as large as in those units, and centres so much nearer
-        self.pace.copy_(torch.where(size > SMALL, size**-2, 1))
+        self.pace.copy_(torch.where(size > RESCALE_FROM, size**-2, 1))
 
     @torch.no_grad()
     def factors(self, z: Tensor, least: float, metrics: Sequence[str] = ("euclidean",)) -> Tensor:

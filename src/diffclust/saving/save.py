@@ -55,11 +55,11 @@ def save(estimator: Any, folder: str | os.PathLike[str], beside: dict[str, bytes
     if estimator.origin_ is not None:
         tensors["origin_"] = torch.from_numpy(estimator.origin_)
     tensors |= {f"stream.{name}": value for name, value in estimator.stream_state().items()}
-    oddness = vars(estimator).get("_oddness")
-    tensors |= {} if oddness is None else {f"outliers.{name}": value for name, value in oddness._asdict().items()}
+    statistics = vars(estimator).get("_outlier_statistics")
+    tensors |= {} if statistics is None else {f"outliers.{name}": value for name, value in statistics._asdict().items()}
     for i, run in enumerate(estimator.runs_):
         tensors[f"runs.{i}.labels"] = torch.from_numpy(run["labels"])
-    for name in estimator.code:
+    for name in estimator.function_knobs:
         if callable(estimator._fitted_with[name]):
             raise TypeError(
                 f"{name} is your own function, which cannot be saved and which the model needs: use pickle."

@@ -6,11 +6,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .aside import Aside, has_room
 from .launch import has_triton, launch
+from .side_stream import SideStream, runs_alone
 
 BLOCK = 1024  # numbers a program of the kernel works on
-LARGE = 2**16  # numbers: a parameter of so many is worth a launch of its own
+LAUNCH_ALONE_FROM = 2**16  # numbers: a parameter of so many is worth a launch of its own
 
 
 class Adadelta(torch.optim.Adadelta):
@@ -38,8 +38,8 @@ class Adadelta(torch.optim.Adadelta):
             if small and not self.flat:
                 self._flatten(small)
             if len(small) == len(self.members) and all(a is b for a, b in zip(small, self.members, strict=True)):
-                aside = Aside(members[0].device, wanted=has_room())
-                with aside.beside():
+                side = SideStream(members[0].device, wanted=runs_alone())
+                with side.overlap():
                     for p in members:
                         if self._moves_alone(p):
                             _move_at_once(p, self._state_of(p), group)
@@ -49,7 +49,7 @@ class Adadelta(torch.optim.Adadelta):
                     advance = _advance_at_once if has_triton() else _advance
                     delta = advance(gradient, self.flat["square_avg"], self.flat["acc_delta"], group)
                     torch._foreach_add_(small, self._views(delta), alpha=-group["lr"])
-                aside.join()
+                side.join()
                 return None  # else another graph_key's parameters: the same moments, one by one
         elif simple and all(p.device.type == "cpu" for p in members):
             for p in members:
@@ -61,7 +61,11 @@ class Adadelta(torch.optim.Adadelta):
 
     def _moves_alone(self, p: Tensor) -> bool:
         tensors = (p, p.grad, *(self.state[p][name] for name in ("square_avg", "acc_delta") if self.state[p]))
-        return has_triton() and p.numel() >= LARGE and all(t is not None and t.is_contiguous() for t in tensors)
+        return (
+            has_triton()
+            and p.numel() >= LAUNCH_ALONE_FROM
+            and all(t is not None and t.is_contiguous() for t in tensors)
+        )
 
     def _state_of(self, p: Tensor) -> dict[str, Tensor]:
         state = self.state[p]

@@ -16,14 +16,16 @@ import torch
 
 from ..phase import GraphKey, Phase
 from ..runtime import Randomness
-from .aside import side_by_side
+from .side_stream import side_by_side
 from .stack import Members, Stack, stack_key_of
 
-WARM_UP = 3  # steps run as they are before one is recorded: libraries choose kernels, optimisers allot their state
-FEWEST = 200  # replays a recording should serve to be worth its making
+WARM_UP_STEPS = (
+    3  # steps run as they are before one is recorded: libraries choose kernels, optimisers allot their state
+)
+MIN_REPLAYS = 200  # replays a recording should serve to be worth its making
 
 
-class Steps:
+class StepRunner:
     """Runs epochs; keeps the recordings."""
 
     def __init__(
@@ -37,7 +39,7 @@ class Steps:
             stack: whether runs are stacked that can be; None: where they are recorded.
         """
         self.device = device
-        self.captures = device.type == "cuda" and (expected >= FEWEST if capture is None else capture)
+        self.captures = device.type == "cuda" and (expected >= MIN_REPLAYS if capture is None else capture)
         self.stacking = self.captures if stack is None else stack
         self.stacks: dict[tuple[int, ...], Stack] = {}  # by their members
         self.graphs: dict[tuple[GraphKey, ...], torch.cuda.CUDAGraph] = {}
@@ -79,7 +81,9 @@ class Steps:
         for phase, randomness in members:
             key = stack_key_of(phase) if self.stacking else None
             alike.setdefault(id(phase) if key is None else key, []).append((phase, randomness))
-        return [self._stack(group).step if len(group) > 1 else partial(_alone, *group[0]) for group in alike.values()]
+        return [
+            self._stack(group).step if len(group) > 1 else partial(_step_alone, *group[0]) for group in alike.values()
+        ]
 
     def _stack(self, group: Members) -> Stack:
         key = tuple(id(phase) for phase, _ in group)
@@ -98,7 +102,7 @@ class Steps:
         if key in self.graphs:
             return self.graphs[key]
         self.warmth[key] += 1
-        if self.warmth[key] <= WARM_UP:
+        if self.warmth[key] <= WARM_UP_STEPS:
             return None
         states = [randomness.cuda.get_state() for _, randomness in members if randomness.cuda is not None]
         try:
@@ -145,7 +149,7 @@ class Steps:
         }
 
 
-def _alone(phase: Phase, randomness: Randomness) -> None:
+def _step_alone(phase: Phase, randomness: Randomness) -> None:
     phase.leave_stack()
     with randomness.borrowed():
         phase.step()

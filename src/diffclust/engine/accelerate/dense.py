@@ -13,11 +13,11 @@ import torch
 from torch import Tensor, nn
 
 from ...nn.chain import Chain
-from .aside import Aside, has_room
 from .launch import launch
+from .side_stream import SideStream, runs_alone
 
 ROWS, COLUMNS = 256, 16  # of the tiles a program works on
-SMALL = 2**18  # numbers: the gradients of weights up to here leave room on the GPU for something beside them
+OVERLAP_UP_TO = 2**18  # numbers: the gradients of weights up to here leave room on the GPU for something beside them
 
 T = TypeVar("T")
 
@@ -56,37 +56,37 @@ def group_dense(parts: Iterable[nn.Module | T]) -> Iterator[nn.Module | T | list
         yield run
 
 
-class Copies:
+class CastWeights:
     """The weights of a model's linear layers in bf16: all of them turned by one kernel, beside whatever comes before
     the first of these layers."""
 
     def __init__(self, model: nn.Module, device: torch.device) -> None:
         chains = [module for module in model.modules() if isinstance(module, Chain)]
         weights = [p for chain in chains for layer in chain if type(layer) is nn.Linear for p in layer.parameters()]
-        self.aside = Aside(device, wanted=has_room())
+        self.side = SideStream(device, wanted=runs_alone())
         self.known: dict[Tensor, Tensor] = {}
         if weights:
-            with self.aside.beside():
-                self.known = dict(zip(weights, _turned(weights, torch.bfloat16), strict=True))
+            with self.side.overlap():
+                self.known = dict(zip(weights, _cast(weights, torch.bfloat16), strict=True))
 
     def take(self, weights: list[Tensor], dtype: torch.dtype) -> list[Tensor]:
-        self.aside.join()
+        self.side.join()
         if dtype == torch.bfloat16 and all(weight in self.known for weight in weights):
             return [self.known[weight] for weight in weights]
-        return _turned(weights, dtype)
+        return _cast(weights, dtype)
 
 
 @torch.no_grad()
-def _turned(weights: Sequence[Tensor], dtype: torch.dtype) -> list[Tensor]:
+def _cast(weights: Sequence[Tensor], dtype: torch.dtype) -> list[Tensor]:
     used = [torch.empty_like(weight, dtype=dtype) for weight in weights]
     torch._foreach_copy_(used, list(weights))
     return used
 
 
-def connect(x: Tensor, layers: list[Dense], copies: Copies | None = None) -> Tensor:
+def connect(x: Tensor, layers: list[Dense], cast_weights: CastWeights | None = None) -> Tensor:
     """The layers on rows (b, d), differentiable, in the rows' own precision."""
     parameters = [p for layer in layers for p in (layer.linear.weight, layer.linear.bias)]
-    used = _turned(parameters, x.dtype) if copies is None else copies.take(parameters, x.dtype)
+    used = _cast(parameters, x.dtype) if cast_weights is None else cast_weights.take(parameters, x.dtype)
     return _Connections.apply(x, layers, used, *parameters)
 
 
@@ -108,17 +108,17 @@ class _Connections(torch.autograd.Function):
         values, weights = saved[: len(layers) + 1], saved[len(layers) + 1 :]
         g = gradients[0].to(values[0].dtype).contiguous()
         found: list[Tensor | None] = []
-        aside = Aside(g.device, wanted=has_room() and max(weight.numel() for weight in weights) <= SMALL)
+        side = SideStream(g.device, wanted=runs_alone() and max(weight.numel() for weight in weights) <= OVERLAP_UP_TO)
         for i, layer in reversed(list(enumerate(layers))):
             g, of_bias = _through(g, values[i + 1], layer)
-            with aside.beside(g):
+            with side.overlap(g):
                 of_weight = _product(g.T, values[i]) if ctx.needs_input_grad[3 + 2 * i] else None
             found = [of_weight, of_bias, *found]
             if not any(ctx.needs_input_grad[: 3 + 2 * i]):
-                aside.join()
+                side.join()
                 return None, None, None, *[None] * (2 * i), *found
             g = g @ weights[i]
-        aside.join()
+        side.join()
         return g, None, None, *found
 
 

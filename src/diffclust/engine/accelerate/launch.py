@@ -14,10 +14,10 @@ from typing import Any
 
 import torch
 
-from .aside import has_room
+from .side_stream import runs_alone
 
 FOLDER = Path(__file__).parent
-MOST = 16  # processes that compile
+MAX_PROCESSES = 16  # processes that compile
 _rehearsing = False
 
 
@@ -44,7 +44,7 @@ def _can_overlap() -> bool:
 
 def launch(kernel: Any, grid: tuple[int, ...], *arguments: Any, **options: Any) -> None:
     """`kernel[grid](...)`, where the first of the arguments is; in a rehearsal nothing is run."""
-    options |= {"PDL": True, "launch_pdl": True} if has_room() and _can_overlap() else {"PDL": False}
+    options |= {"PDL": True, "launch_pdl": True} if runs_alone() and _can_overlap() else {"PDL": False}
     with torch.cuda.device_of(arguments[0]):  # Triton takes the current device
         if _rehearsing:
             kernel.warmup(*arguments, grid=grid, **options)
@@ -91,7 +91,7 @@ def _compile(specializations: list[str]) -> None:
     if not specializations or done.get_file("compiled") is not None:
         return
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    count = min(MOST, cores, len(specializations))
+    count = min(MAX_PROCESSES, cores, len(specializations))
     command = [sys.executable, str(FOLDER / "compiling.py")]
     task = {
         "folder": str(FOLDER),

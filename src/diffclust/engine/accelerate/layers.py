@@ -10,17 +10,17 @@ from torch import Tensor, nn
 from ...nn.autoencoders import Autoencoder
 from ...nn.chain import Chain
 from ...nn.cluster import ClusterLayer
-from .convolutions import Later, convolve, group
-from .dense import Copies, Dense, connect, group_dense
-from .errors import squared_error
+from .convolutions import DeferredGradients, convolve, group
+from .dense import CastWeights, Dense, connect, group_dense
 from .launch import can_rehearse, has_triton, rehearsal
+from .reconstruction_error import squared_error
 from .sphere import FusedSphere
 
 COMPILE_FROM = 20_000  # steps: from here on the fused convolutions win back what compiling them costs
 
 
 @contextlib.contextmanager
-def fused_ends(device: torch.device) -> Iterator[None]:
+def fused_arithmetic(device: torch.device) -> Iterator[None]:
     """Inside, what comes after the layers runs by few kernels on a GPU: the arithmetic of centres on the sphere, and
     the error of a reconstruction."""
     if device.type != "cuda" or not has_triton():
@@ -35,7 +35,9 @@ def fused_ends(device: torch.device) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def fused_layers(convolutions: bool, copies: Copies | None = None, later: Later | None = None) -> Iterator[None]:
+def fused_layers(
+    convolutions: bool, cast_weights: CastWeights | None = None, deferred: DeferredGradients | None = None
+) -> Iterator[None]:
     """Inside, chains that train in bf16 on a GPU run their linear layers by few kernels, and with `convolutions` their
     convolutions too."""
 
@@ -47,16 +49,16 @@ def fused_layers(convolutions: bool, copies: Copies | None = None, later: Later 
             if isinstance(part, nn.Module):
                 x = part(x)
             elif isinstance(part[0], Dense):
-                x = connect(x.to(torch.get_autocast_dtype("cuda")), part, copies)
+                x = connect(x.to(torch.get_autocast_dtype("cuda")), part, cast_weights)
             else:
-                x = convolve(x.to(torch.get_autocast_dtype("cuda")), part, later)
+                x = convolve(x.to(torch.get_autocast_dtype("cuda")), part, deferred)
         return x
 
     before, Chain.runner = Chain.runner, run if has_triton() else None
     try:
         yield
-        if copies is not None:
-            copies.aside.join()
+        if cast_weights is not None:
+            cast_weights.side.join()
     finally:
         Chain.runner = before
 
@@ -78,9 +80,9 @@ class Fusion:
         self.long = self.mixed and steps >= COMPILE_FROM and alone
         self.compiled = not self.long  # the kernels of a short phase are few
 
-    def copies(self, model: nn.Module) -> Copies | None:
+    def cast_weights(self, model: nn.Module) -> CastWeights | None:
         """At the beginning of a step: what its linear layers use."""
-        return Copies(model, self.device) if self.mixed else None
+        return CastWeights(model, self.device) if self.mixed else None
 
     def rehearse(self, model: nn.Module, x: Tensor) -> None:
         """With the batch of the first step, under the autocast of the training: compile the kernels, unless they were
@@ -90,14 +92,14 @@ class Fusion:
             self.compiled = True
 
     @contextlib.contextmanager
-    def layers(self, model: nn.Module, copies: Copies | None) -> Iterator[None]:
+    def layers(self, model: nn.Module, cast_weights: CastWeights | None) -> Iterator[None]:
         """Inside, the model's losses are to be computed."""
-        later = Later(model, self.device) if self.long else None
-        with fused_layers(self.long, copies, later), self.ends():
+        deferred = DeferredGradients(model, self.device) if self.long else None
+        with fused_layers(self.long, cast_weights, deferred), self.arithmetic():
             yield
 
-    def ends(self) -> contextlib.AbstractContextManager[None]:
-        return fused_ends(self.device)
+    def arithmetic(self) -> contextlib.AbstractContextManager[None]:
+        return fused_arithmetic(self.device)
 
 
 def rehearse(model: nn.Module, x: Tensor) -> None:
@@ -106,7 +108,7 @@ def rehearse(model: nn.Module, x: Tensor) -> None:
     if not networks or not isinstance(networks[0].encoder, Chain) or not can_rehearse():
         return
     twin = copy.deepcopy(networks[0])
-    with rehearsal(), fused_layers(True), fused_ends(x.device), torch.random.fork_rng([x.device]):
+    with rehearsal(), fused_layers(True), fused_arithmetic(x.device), torch.random.fork_rng([x.device]):
         z = ClusterLayer.arithmetic.unit_rows(twin.encode(x).float())
         loss = twin.reconstruction_loss(x, z)
         for clusters in model.modules():

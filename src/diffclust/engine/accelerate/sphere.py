@@ -11,7 +11,7 @@ from .launch import launch, takes_kernels
 ROWS = 16  # a program works on
 WIDEST = 1024  # columns the kernels take: a row is one program's
 EPS = 1e-12  # that of `F.normalize`
-MOST = 2**10, 64, 64  # rows, columns and centres that one program is enough for
+ONE_PROGRAM_UP_TO = 2**10, 64, 64  # rows, columns and centres that one program is enough for
 
 
 class _UnitRows(torch.autograd.Function):
@@ -109,7 +109,7 @@ def _fits(x: Tensor) -> bool:
 
 
 def _small(z: Tensor, centers: int) -> bool:
-    sizes = zip((*z.shape, centers), MOST, strict=False)
+    sizes = zip((*z.shape, centers), ONE_PROGRAM_UP_TO, strict=False)
     return _fits(z) and z.is_contiguous() and all(size <= most for size, most in sizes)
 
 

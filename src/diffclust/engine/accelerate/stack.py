@@ -22,8 +22,9 @@ Members = Sequence[tuple[Phase, Randomness]]
 
 # what each model of a stack does by itself
 BESIDE_THE_LOSS = {
-    "prepare", "rate", "figures", "refresh", "reconstruct", "before_training", "before_epoch", "after_backward",
-    "after_step", "after_epoch", "after_training", "training_state", "load_training_state", "hold_centers",
+    "prepare", "lr_factor", "extra_metrics", "refresh", "reconstruct", "before_training", "before_epoch",
+    "after_backward", "after_step", "after_epoch", "after_training", "training_state", "load_training_state",
+    "freeze_centers",
 }  # fmt: skip
 
 
@@ -33,8 +34,8 @@ def stack_key_of(phase: Phase) -> Hashable | None:
     key = None if _inherits_stack_key(model) else model.stack_key()
     if key is None or phase.optimizer is None or not data.processes.alone:
         return None
-    told = None if data.knowledge is None else tuple(part.shape for part in data.knowledge)
-    sizes = data.steps, data.batch_size, data.row_shape, data.graph is not None, told
+    known = None if data.knowledge is None else tuple(part.shape for part in data.knowledge)
+    sizes = data.steps, data.batch_size, data.row_shape, data.graph is not None, known
     tensors = tuple((name, t.shape, t.dtype, t.requires_grad) for name, t in tensors_of(model).items())
     return type(model), key, sizes, tensors, model.step_key, phase.precision
 
@@ -93,7 +94,7 @@ class Stack:
             objective = torch.stack(list(losses.values())).sum()
         wanted = {name: weight for name, weight in self.weights.items() if weight.requires_grad}
         gradients: Sequence[Tensor | None] = [None] * len(wanted)
-        if objective.requires_grad or not first.model.resting:  # else nothing is left to learn
+        if objective.requires_grad or not first.model.frozen_parts:  # else nothing is left to learn
             gradients = torch.autograd.grad(objective, list(wanted.values()), allow_unused=True)
         # laid out in memory as the weights are, which fused optimisers take for granted
         known = {name: g.contiguous() for name, g in zip(wanted, gradients, strict=True) if g is not None}
@@ -102,7 +103,7 @@ class Stack:
             for name, weight in self.each[place].items():
                 weight.grad = known[name][place] if name in known else None
             with randomness.borrowed():
-                phase.learn(batch, {name: values[place] for name, values in parts.items()})
+                phase.apply_gradients(batch, {name: values[place] for name, values in parts.items()})
 
 
 @torch.no_grad()

@@ -2,7 +2,7 @@
 
 A layer's input gradient is what the next layer waits for; the gradients of its weights are wanted at the end alone. On
 a stream of their own, which a recorded step keeps as a branch, they run beside it, where a small network leaves most
-of the GPU idle. Several runs side by side leave less: see `has_room`.
+of the GPU idle. Several runs side by side leave less: see `runs_alone`.
 """
 
 import contextlib
@@ -26,13 +26,13 @@ def side_by_side(runs: int) -> Iterator[None]:
         _runs = before
 
 
-def has_room() -> bool:
+def runs_alone() -> bool:
     """Whether one run has the GPU for itself. Then whatever can overlaps; of five runs the overlaps of one would take
     from the others."""
     return _runs == 1
 
 
-class Aside:
+class SideStream:
     """A second stream beside the current one; on a CPU, or where it is not wanted, nothing at all. `join` before any
     result is used.
 
@@ -47,7 +47,7 @@ class Aside:
         self.joined = True
 
     @contextlib.contextmanager
-    def beside(self, *read: Tensor) -> Iterator[None]:
+    def overlap(self, *read: Tensor) -> Iterator[None]:
         """Inside, work is put on the second stream. `read` are tensors of the main one that it reads: they are kept
         until `join`, lest their memory be given away before."""
         if self.main is None:

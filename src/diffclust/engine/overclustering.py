@@ -5,20 +5,20 @@ from typing import Any
 import torch
 from torch.optim import Optimizer
 
-from ..nn.joining import join_clusters
+from ..nn.merging import merge_clusters
 from ..nn.ops import largest, one_hot
 from .data import Data
 from .model import ClusterModel
 from .phase import Phase
 
-OVER = "over-clustering"  # its name in the history
+OVERCLUSTERING = "over-clustering"  # its name in the history
 
 
-class WidePhase(Phase):
-    """Clustering with more centres than are wanted, which are joined at its end (see `nn.joining`): `narrow`, a model
+class OverclusteringPhase(Phase):
+    """Clustering with more centres than are wanted, which are joined at its end (see `nn.merging`): `narrow`, a model
     with the same network, begins with the means of what was joined."""
 
-    places = True
+    places_centers = True
 
     def __init__(
         self,
@@ -39,5 +39,5 @@ class WidePhase(Phase):
         wanted = self.narrow.clusters.n_clusters
         z = self.wide.sample_embedding(self.data)
         labels = largest(self.wide.clusters.logits(z))
-        member = one_hot(join_clusters(z, labels, self.wide.clusters.n_clusters, wanted), wanted).to(z)
+        member = one_hot(merge_clusters(z, labels, self.wide.clusters.n_clusters, wanted), wanted).to(z)
         self.narrow.clusters.set_centers(member.T @ z / member.sum(0).clamp_min(1)[:, None])

@@ -13,10 +13,10 @@ from torch import Tensor, nn
 
 from .cluster import ClusterLayer
 
-MANY = 100  # layers around a layer
+MAX_LAYERS = 100  # layers around a layer
 
 
-class Regrouped(ClusterLayer):
+class RegroupedLayer(ClusterLayer):
     """A layer whose answers are made of those of the layer `inner`, which is left as it is."""
 
     weight: nn.Parameter
@@ -70,7 +70,7 @@ class Regrouped(ClusterLayer):
         self.weight.copy_(2 * self.alpha * centers)
 
 
-class Joined(Regrouped):
+class MergedClusters(RegroupedLayer):
     """Clusters i < j as one, which is number i; the last takes the number j."""
 
     def __init__(self, inner: ClusterLayer, i: int, j: int) -> None:
@@ -86,7 +86,7 @@ class Joined(Regrouped):
         return renumbered(self.inner.n_clusters, self.j)
 
 
-class Parted(Regrouped):
+class SplitCluster(RegroupedLayer):
     """Cluster i as two, number i and a new last one: the nearer of two `parts` (2, d)."""
 
     parts: Tensor
@@ -114,10 +114,10 @@ def renumbered(k: int, j: int) -> list[int]:
     return kept
 
 
-def rebuilt(inner: ClusterLayer, steps: list[list[Any]]) -> ClusterLayer:
+def replay_regrouping(inner: ClusterLayer, steps: list[list[Any]]) -> ClusterLayer:
     """The layer with all that was done to it: ["merge", i, j] and ["split", i], in order."""
-    if len(steps) > MANY:
-        raise ValueError(f"its clusters were merged and split {len(steps)} times: at most {MANY} can be read")
+    if len(steps) > MAX_LAYERS:
+        raise ValueError(f"its clusters were merged and split {len(steps)} times: at most {MAX_LAYERS} can be read")
     for what, *which in steps:
         if what not in ("merge", "split") or any(type(i) is not int or not 0 <= i < inner.n_clusters for i in which):
             raise ValueError(f"{[what, *which]} is not a cluster merged or split")
@@ -125,5 +125,5 @@ def rebuilt(inner: ClusterLayer, steps: list[list[Any]]) -> ClusterLayer:
             raise ValueError(f"{which} are not two clusters to merge")
         if what == "split" and len(which) != 1:
             raise ValueError(f"{which} is not one cluster to split")
-        inner = Joined(inner, *which) if what == "merge" else Parted(inner, *which)
+        inner = MergedClusters(inner, *which) if what == "merge" else SplitCluster(inner, *which)
     return inner

@@ -15,9 +15,9 @@ from ..engine.loop import train
 from ..engine.restart import Restart
 from ..engine.rows import TensorRows
 from ..engine.runtime import choose_device, restart_seeds, seeded
-from ..nn.layout import laid_out_by
-from ..nn.number import NEXT_TO_BEST, NOTHING_IN_ROWS, UNDECIDED, Choice, View, breadth, choose_number, clearer
-from ..reading.inputs import Given
+from ..nn.layout import extend_layout
+from ..nn.n_clusters import NEXT_TO_BEST, NOTHING_IN_ROWS, UNDECIDED, Choice, View, breadth, choose_number, clearer
+from ..reading.inputs import UserInput
 from . import networks
 from .restarts import build_restarts
 from .state import snapshot
@@ -27,18 +27,18 @@ if TYPE_CHECKING:
 
 E = TypeVar("E", bound="PrototypeClusterer")
 
-LOOKED_AT, VALUES = 10_000, 2**26  # rows at most that the number is told from, and the values they have together
-FEWEST = 20  # rows at least: fewer say nothing
-OF_VIEWS = 6  # of views of the same things, each network leaves out one in so many
-FEW, MANY = 10, 50  # max_clusters="auto": at least, where there are as many rows, and at most
+MAX_ROWS, MAX_VALUES = 10_000, 2**26  # rows at most that the number is told from, and the values they have together
+MIN_ROWS = 20  # rows at least: fewer say nothing
+LEFT_OUT_OF = 6  # of views of the same things, each network leaves out one in so many
+AUTO_AT_LEAST, AUTO_AT_MOST = 10, 50  # max_clusters="auto": at least, where there are as many rows, and at most
 
 
-def with_a_number(estimator: E, given: Given, least: int = 1) -> tuple[E, Choice | None]:
+def with_n_clusters(estimator: E, given: UserInput, least: int = 1) -> tuple[E, Choice | None]:
     """The estimator as it builds models: with a number of clusters, `least` at least, and how it was found where it was
     not given."""
-    if not estimator._number_is_open:
+    if not estimator._n_clusters_is_auto:
         return estimator, None
-    choice = current_processes().of_leader(lambda: _found_before(estimator) or _look(estimator, given))
+    choice = current_processes().broadcast(lambda: _found_before(estimator) or _estimate(estimator, given))
     counted = snapshot(estimator)
     counted.n_clusters = max(choice.n_clusters, least)
     return counted, choice
@@ -54,21 +54,27 @@ def _found_before(estimator: "PrototypeClusterer") -> Choice | None:
 
 def most_clusters(estimator: "PrototypeClusterer", n: int) -> int:
     """How many are looked for, in n rows: by default their root, within limits."""
-    most = min(MANY, max(FEW, round(math.sqrt(n)))) if estimator.max_clusters == "auto" else estimator.max_clusters
+    most = (
+        min(AUTO_AT_MOST, max(AUTO_AT_LEAST, round(math.sqrt(n))))
+        if estimator.max_clusters == "auto"
+        else estimator.max_clusters
+    )
     return min(most, n)
 
 
-def _look(estimator: "PrototypeClusterer", given: Given) -> Choice:
-    """Two networks as the method has them before it begins, each trained on a half of the rows: see `nn.number`."""
+def _estimate(estimator: "PrototypeClusterer", given: UserInput) -> Choice:
+    """Two networks as the method has them before it begins, each trained on a half of the rows: see `nn.n_clusters`."""
     device = choose_device(estimator.device)
     data = Data(given.rows, device)
     n = len(data)
-    if n < FEWEST:
+    if n < MIN_ROWS:
         return UNDECIDED
     seeds = restart_seeds(estimator.random_state, 2)
     with alone():
         with seeded(seeds[0], device):
-            x = data.map(lambda rows: rows, data.draw(max(FEWEST, min(LOOKED_AT, VALUES // math.prod(data.row_shape)))))
+            x = data.map(
+                lambda rows: rows, data.draw(max(MIN_ROWS, min(MAX_ROWS, MAX_VALUES // math.prod(data.row_shape))))
+            )
             halves = torch.randperm(len(x), device=device).tensor_split(2)
         first, second = _views(estimator, given, x, halves, seeds)
         plain = Data(TensorRows(x.flatten(1)), device)
@@ -85,7 +91,7 @@ def _look(estimator: "PrototypeClusterer", given: Given) -> Choice:
 
 
 def _views(
-    estimator: "PrototypeClusterer", given: Given, x: Tensor, halves: Sequence[Tensor], seeds: Sequence[int]
+    estimator: "PrototypeClusterer", given: UserInput, x: Tensor, halves: Sequence[Tensor], seeds: Sequence[int]
 ) -> list[View]:
     """All of the rows x, as embedded by networks that were each trained on a half of them. Half of the views of a thing
     may be too far apart to follow it through: of images that are views each network learns from most, and those that
@@ -96,14 +102,14 @@ def _views(
     neighbours = undivided._by_neighbours(given.rows)
     parts = halves
     if neighbours and x.ndim == 4 and networks.are_views(given.rows):
-        order, left_out = torch.cat(tuple(halves)), len(x) // OF_VIEWS
+        order, left_out = torch.cat(tuple(halves)), len(x) // LEFT_OUT_OF
         parts = (order[left_out:], order[:-left_out])
     epochs = _half_the_work(estimator, given, len(parts[0]), neighbours)
     restarts: list[Restart] = []
     for seed, part in zip(seeds, parts, strict=True):
         half_fit = _without_clustering(estimator, seed, epochs, neighbours)
         rows = replace(given, rows=TensorRows(x[part]))
-        # by the cosine alone, with which the thresholds of `nn.number` were chosen
+        # by the cosine alone, with which the thresholds of `nn.n_clusters` were chosen
         (restart,) = build_restarts(half_fit, rows, quiet=len(restarts) > 0, directions_alone=True)
         restarts.append(restart)
     train(restarts)
@@ -115,12 +121,12 @@ def _views(
         z = Data(TensorRows(x), device).map(model.embed)
         if model.network_learns and restart.data.graph is None:
             with seeded(restart.seed, device):
-                z = laid_out_by(z, part)
+                z = extend_layout(z, part)
         views.append(View(z, part))
     return views
 
 
-def _half_the_work(estimator: "PrototypeClusterer", given: Given, rows: int, neighbours: bool) -> int:
+def _half_the_work(estimator: "PrototypeClusterer", given: UserInput, rows: int, neighbours: bool) -> int:
     """Epochs of each of the two networks on so many rows. Together they take no more steps than the pretraining of the
     fit; but where a batch is all rows, each has its usual epochs."""
     if estimator.pretrain_epochs not in ("auto", 0):
