@@ -360,7 +360,7 @@ def test_the_encoder_learns_whoever_had_the_last_turn(online, blobs, epochs):
     centers = model.model_.clusters.weight.detach().clone()
     model.partial_fit(blobs[0][60:90], learn_network=True)
     after = list(model.model_.autoencoder.encoder.parameters())
-    assert not any(torch.equal(one, other) for one, other in zip(before, after, strict=True)), "see hold_centers"
+    assert not any(torch.equal(one, other) for one, other in zip(before, after, strict=True)), "see freeze_centers"
     assert model.model_.clusters.weight.shape == centers.shape
 
 
