@@ -244,6 +244,10 @@ class ClusterModel(Trainable):
     def clustering_loss(self, z: Tensor) -> Tensor:
         """The method's clustering loss of each embedded row, (b, d) -> (b,), on the paper's scale."""
 
+    def with_other_assignment(self) -> Self | None:
+        """A copy that gives another assignment, for methods whose user may choose one after the fit."""
+        return None
+
     def as_trained(self) -> Self:
         """The model before clusters were merged or split; all tensors are shared."""
         if self.clusters.original is self.clusters:

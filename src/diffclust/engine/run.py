@@ -3,7 +3,7 @@
 import functools
 from collections import Counter
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from ..nn.cluster import ClusterLayer
 from .data import Data
 from .model import ClusterModel, Event
 from .phase import Record
+from .runtime import seeded
 
 # A run has collapsed if it has fewer effective clusters than 1 + COLLAPSED of those wanted, and leaves more than
 # UNEXPLAINED of the variance inside them. With less, its small clusters are groups of rows far from all others.
@@ -38,6 +39,7 @@ class Run:
     clustering_loss: float
     reconstruction: float
     temperature: float
+    other: "Run | None" = None  # the same by the model's other assignment, where it has one
 
     @classmethod
     def evaluate(
@@ -92,6 +94,14 @@ class Run:
         """The run as if it had ended with another model, and had these events more."""
         events = [*self.events, *events]
         return Run.evaluate(model, data, seed=self.seed, history=self.history, terms=self.terms, events=events)
+
+    def with_other_assignment(self, data: Data) -> "Run":
+        """The run with `other` measured, where the model has another assignment."""
+        model = self.model.with_other_assignment()
+        if model is None:
+            return self
+        with seeded(self.seed, data.device):
+            return replace(self, other=self.with_model(model, data))
 
     def state(self) -> dict[str, Any]:
         """For a checkpoint; `restore` goes back."""

@@ -48,6 +48,8 @@ from .state import fitted_names, set_attributes, snapshot, write_lock
 
 # processes check that they were given the same data, on at most so many rows: of rows in memory, and of others
 ALL_VALUES, SOME_VALUES = 200_000, 2_000
+# attributes that are others by another assignment of the same model
+OF_ASSIGNMENT = ("model_", "labels_", "inertia_", "clustering_loss_", "diagnostics_", "_outlier_statistics")
 
 
 @hyperparameters
@@ -246,31 +248,36 @@ class PrototypeClusterer(
     def _adopt(
         self, restarts: list[Restart], best: Run, choice: Choice | None = None, knowledge: UserKnowledge = NOTHING_KNOWN
     ) -> None:
-        """Set the fitted attributes from the chosen run, and how far the given knowledge holds; nothing of an earlier
-        fit remains."""
+        """Set the fitted attributes from the chosen run; nothing of an earlier fit remains."""
         runs = [restart.result for restart in restarts if restart.result is not None]
-        soundness = check_result(best, runs, restarts[0].data, by_distance=self.by_distance)
+        context = runs, restarts[0].data, choice, knowledge
+        result = self._attributes_of(best, *context)
         fitted = {
             **restarts[0].context.attributes,
+            **result,
             "runs_": [run.to_dict() for run in runs],
             "_fitted_with": {**self.get_params(deep=False), "n_clusters": len(best.centers)},
-            "_outlier_statistics": measure_outliers(best.model, restarts[0].data, best.seed),
             "_names": {j: str(each) for j, each in enumerate(knowledge.classes)},
-            **self._attributes_of(best),
         }
-        fitted["diagnostics_"]["soundness"] = soundness
-        if choice is not None:
-            fitted["diagnostics_"]["number"] = choice._asdict()
-        if knowledge.facts is not None:
-            fitted["diagnostics_"]["known"] = knowledge.describe(best.labels)
+        if best.other is not None:
+            other = self._attributes_of(best.other, *context)
+            fitted["_other_assignment"] = {name: other[name] for name in OF_ASSIGNMENT}
         with write_lock(self):
-            set_attributes(self, fitted, without=(*fitted_names(self), "_stream", "_waiting"))
+            set_attributes(self, fitted, without=(*fitted_names(self), "_stream", "_waiting", "_other_assignment"))
 
-    @staticmethod
-    def _attributes_of(run: Run) -> dict[str, Any]:
-        """The fitted attributes that come from the chosen run alone."""
+    def _attributes_of(
+        self, run: Run, runs: list[Run], data: Data, choice: Choice | None, knowledge: UserKnowledge
+    ) -> dict[str, Any]:
+        """The fitted attributes that depend on the run, with warnings about it and how far the given knowledge
+        holds."""
+        soundness = check_result(run, runs, data, by_distance=self.by_distance)
+        diagnostics = {**run.diagnostics(), "soundness": soundness}
+        if choice is not None:
+            diagnostics["number"] = choice._asdict()
+        if knowledge.facts is not None:
+            diagnostics["known"] = knowledge.describe(run.labels)
         return {
-            "diagnostics_": run.diagnostics(),
+            "diagnostics_": diagnostics,
             "model_": run.model,
             "seed_": run.seed,
             "labels_": run.labels,
@@ -280,6 +287,7 @@ class PrototypeClusterer(
             "temperature_": run.temperature,
             "history_": run.history,
             "n_iter_": sum(record["phase"] == "clustering" for record in run.history),
+            "_outlier_statistics": measure_outliers(run.model, data, run.seed),
         }
 
     def _warn(self, stacklevel: int) -> None:

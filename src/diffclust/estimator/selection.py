@@ -54,6 +54,11 @@ RULES: dict[str, Callable[[list[Run]], int]] = {
 
 
 def choose(estimator: "PrototypeClusterer", restarts: list[Restart]) -> Run:
+    """The result of a fit: the best run, also measured by the model's other assignment, if it has one."""
+    return best_run(estimator, restarts).with_other_assignment(restarts[0].data)
+
+
+def best_run(estimator: "PrototypeClusterer", restarts: list[Restart]) -> Run:
     """The best restart by the rule `select`; with features="auto", falls back to k-means on the rows if the network is
     not clearly better."""
     runs = [restart.result for restart in restarts if restart.result is not None]

@@ -38,19 +38,13 @@ from ..engine.data import Batch, Data
 from ..engine.guard import Guard
 from ..engine.model import ClusterModel, Losses
 from ..engine.pretraining import Pretraining
-from ..engine.restart import Restart
-from ..engine.run import Run
 from ..estimator.knobs import knob
-from ..estimator.knowledge import NOTHING_KNOWN, UserKnowledge
 from ..estimator.settings import hyperparameters
-from ..estimator.state import set_attributes, snapshot, write_lock
+from ..estimator.state import set_attributes, write_lock
 from ..nn.autoencoders import Autoencoder
 from ..nn.cross_metric import RESCALE_FROM, CrossMetricLayer, Side
-from ..nn.n_clusters import Choice
 from ..nn.ops import METRICS, log_balance
 from .autoencoder import AutoencoderClusterer, paper_settings
-
-BY_INFERENCE = ("model_", "labels_", "inertia_", "clustering_loss_", "diagnostics_", "_outlier_statistics")
 
 
 def check_metric(metric: Any) -> None:
@@ -66,14 +60,6 @@ def check_metric(metric: Any) -> None:
 
 def metric_names(metric: str | Sequence[str]) -> tuple[str, ...]:
     return (metric,) if isinstance(metric, str) else tuple(metric)
-
-
-def answering_by(inference: Side, model: ClusterModel) -> ClusterModel:
-    """A copy with another assignment; the network is shared."""
-    twin = copy.deepcopy(model, {id(model.autoencoder): model.autoencoder})
-    clusters: Any = twin.clusters.original
-    clusters.answer = inference
-    return twin
 
 
 class CrossMetricModel(ClusterModel):
@@ -174,6 +160,13 @@ class CrossMetricModel(ClusterModel):
 
     def assign(self, x: Tensor) -> Tensor:
         return self.clusters(self.embed(x))
+
+    def with_other_assignment(self) -> Self:
+        """P₂ in place of P₁, or the reverse; the network is shared."""
+        twin = copy.deepcopy(self, {id(self.autoencoder): self.autoencoder})
+        clusters: Any = twin.clusters.original
+        clusters.answer = "target" if clusters.answer == "prediction" else "prediction"
+        return twin
 
     def training_state(self) -> dict[str, Any]:
         return {**super().training_state(), "labels": self.labels}
@@ -295,25 +288,14 @@ class CrossMetric(AutoencoderClusterer):
         clusters: Any = self.model_.clusters
         if clusters.original.answer == inference:
             return
-        kept = vars(self).get("_otherwise")
+        kept = vars(self).get("_other_assignment")
         fitted: dict[str, Any] = {"_fitted_with": {**self._fitted_with, "inference": inference}}
         if kept is None or clusters is not clusters.original:
-            fitted["model_"] = answering_by(inference, self.model_)
-            set_attributes(self, fitted, without=("labels_", "_otherwise"))
+            fitted["model_"] = self.model_.with_other_assignment()
+            set_attributes(self, fitted, without=("labels_", "_other_assignment"))
         else:
             now = {name: vars(self)[name] for name in kept}
-            set_attributes(self, {**fitted, **kept, "_otherwise": now})
-
-    def _adopt(
-        self, restarts: list[Restart], best: Run, choice: Choice | None = None, knowledge: UserKnowledge = NOTHING_KNOWN
-    ) -> None:
-        """Adopt the chosen run, and keep beside it what it gives by the other assignment."""
-        other: Side = "prediction" if self.inference == "target" else "target"
-        run = best.with_model(answering_by(other, best.model), restarts[0].data)
-        twin = snapshot(self)
-        super(CrossMetric, twin)._adopt(restarts, run, choice, knowledge)
-        super()._adopt(restarts, best, choice, knowledge)
-        self._otherwise = {name: vars(twin)[name] for name in BY_INFERENCE}
+            set_attributes(self, {**fitted, **kept, "_other_assignment": now})
 
     def pretraining(self, model: ClusterModel) -> Pretraining:
         return Pretraining(model, noise=self.noise)

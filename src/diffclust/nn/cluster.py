@@ -8,7 +8,6 @@ so the largest logit W_j·x + b_j belongs to the nearest centre, and an assignme
 layer into attention over centres.
 """
 
-import functools
 import math
 from typing import ClassVar, Literal, Protocol
 
@@ -17,11 +16,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .kmeans import draw_proportional, kmeans, kmeans_plus_plus
+from .label_function import LabelFunction
 from .ops import ASSIGNMENTS, Assignment, Distance, largest, one_hot, squared_distances, without_autocast
 from .parallel import totals
 
-FLOAT32_FROM = 256  # rows for which a look in float32 pays
-EXACT_UP_TO = 256  # whole numbers that products keep, in bfloat16 too
 Start = Literal["random", "k-means++", "k-means", "neighbours", "kept"]
 
 
@@ -179,9 +177,9 @@ class ClusterLayer(nn.Module):
         """The cluster of each normalised row, (b, d) -> (b,): the largest logit in float64, or -1 if it is NaN."""
         return self.label_function()(z)
 
-    def label_function(self) -> "LabelFunction":
+    def label_function(self) -> LabelFunction:
         """`owners` for many batches: what it needs from the weights is computed once."""
-        return LabelFunction(self)
+        return LabelFunction(self, linear=type(self).logits is ClusterLayer.logits)
 
     def distances(self, z: Tensor) -> Tensor:
         """`|z_i - Ω_j|²` by the identity above; a true distance only with tied weights."""
@@ -316,74 +314,6 @@ class ClusterLayer(nn.Module):
         kind += ", ball" if self.ball else ""
         name = getattr(self.assignment, "__name__", type(self.assignment).__name__)
         return f"{self.n_clusters} centres in {self.embedding_dim} dimensions, {name}, {kind}, alpha={self.alpha:g}"
-
-
-class LabelFunction:
-    """The largest logit of rows: in float64, or on a CPU in float32 if rounding cannot change it."""
-
-    def __init__(self, clusters: ClusterLayer) -> None:
-        self.clusters, weight = clusters, clusters.weight
-        plain = type(clusters).logits is ClusterLayer.logits and weight.dtype == torch.float32
-        self.sketches, self.rows = plain and weight.device.type == "cpu", 0
-
-    @torch.no_grad()
-    def __call__(self, z: Tensor) -> Tensor:
-        if not self.sketches or z.shape[0] < FLOAT32_FROM or z.dtype != torch.float32:
-            return self._in_double(z)
-        labels, sure = self._look(z)
-        if sure is not None:
-            doubtful = (~sure).nonzero()[:, 0]
-            labels[doubtful] = self._in_double(z[doubtful])
-        return labels
-
-    def _in_double(self, z: Tensor) -> Tensor:
-        """Narrow float32 products depend, in their last bits, on a row's place in the batch."""
-        logits = self.clusters.logits(z.double())
-        labels = largest(logits)
-        if logits.device.type == "cpu" and math.isfinite(logits.sum().item()):  # then every one is
-            return labels
-        return labels.where(logits.gather(1, labels[:, None])[:, 0].isfinite(), -1)
-
-    def _look(self, z: Tensor) -> tuple[Tensor, Tensor | None]:
-        """The largest logit of each row in float32, and whether no other may be as large; None where none may."""
-        rows, d = z.shape
-        if self.rows != rows:
-            self._prepare(rows)
-        logits = torch.addmm(self.bias, self.weight, z.T, out=self.room)  # (k, b): as fast as memory from here
-        farthest = max(-z.amin().item(), z.amax().item())  # half the time of torch.aminmax
-        # Σ_d |W_jd z_id| + |b_j| at most; each of two logits is off by (d + 2) / 2 times eps of it
-        rounding = (d + 4) * torch.finfo(z.dtype).eps * (self.reach[0] * farthest + self.reach[1])
-        may_be = logits.ge_(logits.amax(0).sub_(rounding))  # 1 for each that may be the largest
-        if self.found is not None:
-            torch.mm(self.counting, may_be, out=self.found)
-            count, labels = self.found[0], self.found[1]
-        else:
-            count, labels = may_be.sum(0), may_be.mul_(self.counting[1][:, None]).amax(0)
-        return labels.long(), None if torch.equal(count, self.ones) else count == 1
-
-    def _prepare(self, rows: int) -> None:
-        clusters, self.rows = self.clusters, rows
-        self.weight, k = clusters.weight.detach(), clusters.weight.shape[0]
-        bias = torch.full((k,), -clusters.alpha) if clusters.sphere else clusters.bias
-        if bias is None:
-            bias = (-self.weight.double().square().sum(1) / (4 * clusters.alpha)).float()
-        self.bias = bias.detach()[:, None]
-        self.reach = self.weight.abs().sum(1).max().item(), self.bias.abs().max().item()
-        self.counting, self.ones = _counting(k), _ones(rows)
-        self.room = torch.empty(k, rows)  # fresh memory for every batch would cost as much as the arithmetic
-        self.found = torch.empty(2, rows) if k <= EXACT_UP_TO else None
-
-
-@functools.lru_cache(16)
-def _counting(k: int) -> Tensor:
-    """(2, k) ones, and the numbers from zero: times a mask (k, b), how many of it there are, and the sum of which."""
-    numbers = torch.arange(k, dtype=torch.float32, device="cpu")
-    return torch.stack([torch.ones_like(numbers), numbers])
-
-
-@functools.lru_cache(16)
-def _ones(n: int) -> Tensor:
-    return torch.ones(n, dtype=torch.float32, device="cpu")
 
 
 class DistanceLayer(ClusterLayer):
