@@ -1,7 +1,7 @@
 """Labels of many batches from one cluster layer.
 
-Labels are argmax_j W_j·z + b_j in float64: the last bits of narrow float32 products depend on a row's place in the batch.
-On a CPU the logits are computed in float32 first, and in float64 only for rows whose label rounding could change.
+Labels are argmax_j W_j·z + b_j in float64, because the last bits of narrow float32 products depend on a row's place in
+the batch. On a CPU logits are computed in float32 first, and in float64 where rounding could change a label.
 """
 
 import functools
