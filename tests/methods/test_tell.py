@@ -100,7 +100,7 @@ def test_the_optimiser_form_rescales_gradients_and_rests_in_odd_epochs(x, kind):
         optimizer.zero_grad()
         sum(model.loss(batch(x)).values()).backward()
         before = model.clusters.weight.detach().clone()
-        phase.learn(batch(x), {})
+        phase.apply_gradients(batch(x), {})
         grad = model.clusters.weight.grad
         if epoch == 0:
             lengths = grad.norm(dim=1)

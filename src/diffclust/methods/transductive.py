@@ -42,8 +42,8 @@ class TransductiveClusterer(ClusterMixin, BaseEstimator):
         sizes = np.bincount(labels, minlength=self.n_clusters)
         if not sizes.all():
             messages = [*messages, f"{(sizes == 0).sum()} of {self.n_clusters} clusters are empty."]
-        diagnostics = {"sizes": sizes.tolist(), "effective_clusters": effective_clusters(labels)}
-        fitted |= {"labels_": labels, "diagnostics_": {**diagnostics, **diagnostics, "warnings": messages}}
+        common = {"sizes": sizes.tolist(), "effective_clusters": effective_clusters(labels)}
+        fitted |= {"labels_": labels, "diagnostics_": {**common, **diagnostics, "warnings": messages}}
         set_attributes(self, {**given.attributes, **fitted}, without=fitted_names(self))
         for message in messages:
             warnings.warn(message, ConvergenceWarning, stacklevel=3)
