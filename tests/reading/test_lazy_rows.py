@@ -12,8 +12,8 @@ import pytest
 import torch
 from pyarrow.parquet import ParquetFile
 from sklearn.exceptions import NotFittedError
-from torch.utils.data import IterableDataset
 
+from conftest import Stream
 from diffclust import TELL, KMeansNet, metrics
 from diffclust.engine import rows as engine
 from diffclust.engine.data import Data
@@ -25,14 +25,6 @@ from diffclust.saving.labels_file import PARTS_PER_GROUP, LabelColumns, write
 from processes import said_by
 
 CPU = torch.device("cpu")
-
-
-class Items(IterableDataset):
-    def __init__(self, X):
-        self.X = torch.from_numpy(X)
-
-    def __iter__(self):
-        return iter(self.X)
 
 
 @pytest.fixture
@@ -59,7 +51,7 @@ def sources_of(X, folder):
         "memmap": np.load(folder / "x.npy", mmap_mode="r"),
         ".npy": folder / "x.npy",
         ".parquet": str(folder / "x.parquet"),
-        "iterable": Items(X),
+        "iterable": Stream(torch.from_numpy(X)),
     }
 
 
@@ -151,7 +143,7 @@ def test_bad_files(X, tmp_path):
     with pytest.raises(ValueError, match="feature names"):
         model.predict(tmp_path / "other.parquet")
     with pytest.raises(ValueError, match="0 samples"):
-        fit(Items(X[:0]))
+        fit(Stream(torch.from_numpy(X[:0])))
 
 
 def test_row_groups_are_forgotten(X, tmp_path, monkeypatch):
