@@ -1,8 +1,8 @@
-"""Linear layers with ReLU and dropout between them as few kernels: training in bf16 on a GPU.
+"""Linear layers with ReLU and dropout in a few kernels, for training in bf16 on a GPU.
 
-On their own these layers are small, and what counts is how many kernels a step has. Autocast turns every weight into
-bf16 and every gradient back by a kernel each; here all weights are turned at once, products give float32 gradients
-themselves, and one kernel passes a gradient through dropout and ReLU while it adds up the bias's.
+These layers are small, so the time of a step depends on its number of kernels. Autocast needs a kernel to cast each
+weight to bf16 and one to cast each gradient back. Here all weights are cast at once, matrix products return float32
+gradients, and one kernel computes the gradient through dropout and ReLU together with the bias gradient.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,7 +17,7 @@ from .launch import launch
 from .side_stream import SideStream, runs_alone
 
 ROWS, COLUMNS = 256, 16  # of the tiles a program works on
-OVERLAP_UP_TO = 2**18  # numbers: the gradients of weights up to here leave room on the GPU for something beside them
+OVERLAP_UP_TO = 2**18  # numbers of a weight, up to which its gradient leaves room on the GPU for other work
 
 T = TypeVar("T")
 
@@ -32,7 +32,7 @@ class Dense:
 
 
 def group_dense(parts: Iterable[nn.Module | T]) -> Iterator[nn.Module | T | list[Dense]]:
-    """Runs of linear layers as lists, everything else as it is."""
+    """Group consecutive linear layers into lists; yield everything else unchanged."""
     waiting = list(parts)
     run: list[Dense] = []
     while waiting:
@@ -57,8 +57,7 @@ def group_dense(parts: Iterable[nn.Module | T]) -> Iterator[nn.Module | T | list
 
 
 class CastWeights:
-    """The weights of a model's linear layers in bf16: all of them turned by one kernel, beside whatever comes before
-    the first of these layers."""
+    """The weights of a model's linear layers, cast to bf16 by one kernel on a side stream."""
 
     def __init__(self, model: nn.Module, device: torch.device) -> None:
         chains = [module for module in model.modules() if isinstance(module, Chain)]
@@ -84,7 +83,7 @@ def _cast(weights: Sequence[Tensor], dtype: torch.dtype) -> list[Tensor]:
 
 
 def connect(x: Tensor, layers: list[Dense], cast_weights: CastWeights | None = None) -> Tensor:
-    """The layers on rows (b, d), differentiable, in the rows' own precision."""
+    """Apply the layers to rows (b, d), differentiably, in the precision of the rows."""
     parameters = [p for layer in layers for p in (layer.linear.weight, layer.linear.bias)]
     used = _cast(parameters, x.dtype) if cast_weights is None else cast_weights.take(parameters, x.dtype)
     return _Connections.apply(x, layers, used, *parameters)
@@ -128,7 +127,8 @@ def _product(a: Tensor, b: Tensor) -> Tensor:
 
 
 def _through(g: Tensor, y: Tensor, layer: Dense) -> tuple[Tensor, Tensor]:
-    """The gradient before ReLU and dropout, which let pass where their result y is positive, and its sum over rows."""
+    """The gradient before ReLU and dropout, which pass it on where their output y is positive, and its sum over
+    rows."""
     from . import small_kernels as kernels
 
     rows, columns = g.shape

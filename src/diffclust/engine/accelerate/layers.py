@@ -1,4 +1,4 @@
-"""Which kernels the layers of a network run by while it trains."""
+"""Choose the kernels that run the layers of a network during training."""
 
 import contextlib
 import copy
@@ -16,13 +16,13 @@ from .launch import can_rehearse, has_triton, rehearsal
 from .reconstruction_error import squared_error
 from .sphere import FusedSphere
 
-COMPILE_FROM = 20_000  # steps: from here on the fused convolutions win back what compiling them costs
+COMPILE_FROM = 20_000  # steps from which on the fused convolutions save more time than compiling them takes
 
 
 @contextlib.contextmanager
 def fused_arithmetic(device: torch.device) -> Iterator[None]:
-    """Inside, what comes after the layers runs by few kernels on a GPU: the arithmetic of centres on the sphere, and
-    the error of a reconstruction."""
+    """A context in which the arithmetic of centres on the sphere and the reconstruction error use fused kernels on a
+    GPU."""
     if device.type != "cuda" or not has_triton():
         yield
         return
@@ -38,8 +38,8 @@ def fused_arithmetic(device: torch.device) -> Iterator[None]:
 def fused_layers(
     convolutions: bool, cast_weights: CastWeights | None = None, deferred: DeferredGradients | None = None
 ) -> Iterator[None]:
-    """Inside, chains that train in bf16 on a GPU run their linear layers by few kernels, and with `convolutions` their
-    convolutions too."""
+    """A context in which chains that train in bf16 on a GPU use fused kernels for linear layers, and with
+    `convolutions` also for convolutions."""
 
     def run(chain: Chain, x: Tensor) -> Tensor:
         mixed = x.is_cuda and torch.is_autocast_enabled("cuda")
@@ -64,36 +64,36 @@ def fused_layers(
 
 
 class Fusion:
-    """Which kernels the steps of a phase run by.
+    """The kernels that the steps of a phase use.
 
-    A long phase uses kernels for its convolutions that take some ten seconds to compile, once a machine; its first step
-    waits for them. Starting without them and recording the step again later left steps a quarter slower.
+    A long phase uses kernels for convolutions that take some ten seconds to compile, once per machine; its first step
+    waits for them. Starting without them and capturing the step again later left steps a quarter slower.
 
     Args:
-        steps: how many the phase has at most.
-        alone: whether this process trains without others.
+        steps: largest number of steps of the phase.
+        alone: whether no other process shares the fit.
     """
 
     def __init__(self, device: torch.device, precision: str, steps: int, alone: bool = True) -> None:
         self.device = device
         self.mixed = device.type == "cuda" and precision == "bf16" and has_triton()
         self.long = self.mixed and steps >= COMPILE_FROM and alone
-        self.compiled = not self.long  # the kernels of a short phase are few
+        self.compiled = not self.long  # the few kernels of a short phase are compiled at their first launch
 
     def cast_weights(self, model: nn.Module) -> CastWeights | None:
-        """At the beginning of a step: what its linear layers use."""
+        """Cast the weights of linear layers, at the beginning of a step."""
         return CastWeights(model, self.device) if self.mixed else None
 
     def rehearse(self, model: nn.Module, x: Tensor) -> None:
-        """With the batch of the first step, under the autocast of the training: compile the kernels, unless they were
-        before."""
+        """Compile the kernels if that was not done: called with the batch of the first step, under the autocast of the
+        training."""
         if not self.compiled:
             rehearse(model, x)
             self.compiled = True
 
     @contextlib.contextmanager
     def layers(self, model: nn.Module, cast_weights: CastWeights | None) -> Iterator[None]:
-        """Inside, the model's losses are to be computed."""
+        """The context in which the model's losses are computed."""
         deferred = DeferredGradients(model, self.device) if self.long else None
         with fused_layers(self.long, cast_weights, deferred), self.arithmetic():
             yield
@@ -103,7 +103,7 @@ class Fusion:
 
 
 def rehearse(model: nn.Module, x: Tensor) -> None:
-    """Compile the kernels that training the model's network on such a batch takes."""
+    """Compile the kernels that are needed to train the model's network on batches like x."""
     networks = [module for module in model.modules() if isinstance(module, Autoencoder)]
     if not networks or not isinstance(networks[0].encoder, Chain) or not can_rehearse():
         return
