@@ -27,12 +27,12 @@ from torch import Tensor, nn
 from .disk import FolderBusy, flush, folder_lock, read_regular, reporting_as, write_flushed
 from .distributed import ALONE, Processes
 
-STATE_FORMAT = 2  # of the state; 1 had no number
+STATE_FORMAT = 2  # format of the state; format 1 had no number
 N_KEPT = 2
-PATIENCE = 10.0  # seconds to wait for another fit in the folder: for the last of its processes, if it was killed
+PATIENCE = 10.0  # seconds to wait for another fit in the folder, such as the last process of a killed one
 REMEDY = "Give another folder, or remove it to start afresh."
 MALFORMED = (AttributeError, IndexError, KeyError, RecursionError, SafetensorError, TypeError, ValueError)
-NAME, SUFFIX, PARTIAL = "diffclust-{}", ".ckpt", ".part"  # with a number; the folder may hold other things
+NAME, SUFFIX, PARTIAL = "diffclust-{}", ".ckpt", ".part"  # numbered; other files in the folder are ignored
 
 
 def pack(state: Any) -> bytes:
@@ -53,7 +53,7 @@ def pack(state: Any) -> bytes:
 
 
 def unpack(blob: bytes) -> Any:
-    """What `pack` was given; a ValueError where these are no such bytes."""
+    """The reverse of `pack`; a ValueError for other bytes."""
     try:
         tensors = load_tensors(blob)
         header = json.loads(blob[8 : 8 + int.from_bytes(blob[:8], "little")])
@@ -119,18 +119,18 @@ class CheckpointFolder:
         return folder_lock(self.folder, busy, PATIENCE if patience is None else patience)
 
     def _inode(self) -> tuple[int, int]:
-        """What tells the folder from another one of the same name."""
+        """Identifies the folder, in case another one takes its name."""
         status = self.folder.stat()
         return status.st_dev, status.st_ino
 
     def _still_reserved(self) -> contextlib.AbstractContextManager[None]:
-        """The same in the midst of a fit: a folder that vanished is made again, and what replaced the one that the fit
-        reserved is reserved, too."""
+        """`reserved` during a fit: create the folder again if it was deleted, and also reserve a folder that replaced
+        it."""
         self.folder.mkdir(parents=True, exist_ok=True)
         return contextlib.nullcontext() if self._inode() == self.inode else self.reserved(patience=0)
 
     def files(self) -> list[Path]:
-        """Newest first; no files but our own."""
+        """Our checkpoints in the folder, newest first."""
         return sorted(self.folder.glob(NAME.format("[0-9]" * 8) + SUFFIX), reverse=True)
 
     def write(self, state: Any) -> None:
@@ -203,16 +203,16 @@ class Checkpoint:
         defaults: dict[str, Any] | None = None,
         found: tuple[Any, ...] | None = None,
     ) -> None:
-        """A fit's place in a folder.
+        """Start a new state, or read the one in the folder.
 
         Args:
-            folder: where it is kept; None: nowhere.
-            every: epochs from one checkpoint to the next.
-            identity: what a fit must have in common with the one that wrote the folder.
-            seeds: of the restarts.
-            processes: those that share the fit.
-            defaults: what holds for a part of the identity that the folder does not know: a setting of later date.
-            found: what was found before training, and a fit that goes on need not look for again.
+            folder: folder of the checkpoints; None: keep none.
+            every: epochs between checkpoints.
+            identity: settings and data that must be equal to those of the fit that wrote the folder.
+            seeds: seeds of the restarts.
+            processes: the processes that share the fit.
+            defaults: values for parts of the identity that an older checkpoint does not have.
+            found: results from before training (the number of clusters), which a resumed fit need not compute again.
         """
         self.folder, self.every, self.processes = folder, every, processes
         self.has_news = False
@@ -249,14 +249,14 @@ class Checkpoint:
         return self.folder is not None and epochs_done % self.every == 0
 
     def note(self, entry: dict[str, Any], news: dict[str, Any]) -> None:
-        """Change a restart's entry; tensors are copied, since training goes on with them."""
+        """Update a restart's entry. Tensors are copied, because training continues to change them."""
         if self.folder is not None and self.processes.leads:
             entry.update(snapshot(news))
             self.has_news = True
 
     def write(self) -> None:
-        """To the folder, where there is anything new. The training is worth more than its checkpoint: where that cannot
-        be written, it goes on."""
+        """Write the state if it has changed. If that fails, warn and continue: training matters more than its
+        checkpoint."""
         if self.folder is not None and self.has_news:
             try:
                 self.folder.write(self.state)
@@ -270,7 +270,7 @@ class Checkpoint:
             warnings.warn(f"checkpoint={self.folder.folder}: a checkpoint {trouble}", UserWarning, stacklevel=3)
 
     def clear(self) -> None:
-        """The fit is done: remove its files, except inside `keeping_checkpoints`."""
+        """Remove the files of a finished fit, except inside `keeping_checkpoints`."""
         if self.folder is not None and self.processes.leads and not _kept.get():
             try:
                 self.folder.clear()
@@ -279,7 +279,7 @@ class Checkpoint:
 
 
 def comparable(value: Any) -> Any:
-    """A setting as something that can be compared from one process to the next."""
+    """A setting as plain values that are comparable across processes."""
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     if isinstance(value, (np.ndarray, np.generic, Tensor)):

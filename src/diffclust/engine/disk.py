@@ -14,13 +14,13 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-WRITE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)  # errors that say nothing of which file
+WRITE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)  # raised without the name of the file
 
 
 @contextlib.contextmanager
 def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """A path to write to, which becomes `path` when the block has ended and the bytes are on the disk. Where that
-    fails, a former file stays as it was, and the error names `path`."""
+    """A temporary path to write to, renamed to `path` at the end of the block, once the bytes are on the disk. If that
+    fails, a previous file at `path` is unchanged, and the error names `path`."""
     path = Path(path)
     part = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}.part")
     try:
@@ -35,7 +35,7 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def reporting_as(path: Path, part: Path) -> Iterator[None]:
-    """Errors of writing `part` name `path` instead, which is the one that the user knows."""
+    """A context in which errors of writing `part` name `path` instead, which the user knows."""
     try:
         yield
     except OSError as error:
@@ -53,7 +53,7 @@ def write_flushed(path: Path, blob: bytes) -> None:
 
 
 def flush(path: Path) -> None:
-    """Make a file, or the names in a folder, survive a power cut, where the system can."""
+    """Flush a file, or the names in a folder, to the disk, if the system supports it."""
     if path.is_dir() and not hasattr(os, "O_DIRECTORY"):
         return
     handle = os.open(path, os.O_RDONLY)
@@ -64,9 +64,9 @@ def flush(path: Path) -> None:
 
 
 def read_regular(path: Path, most: int | None = None) -> bytes:
-    """The bytes of a regular file, or of a link to one: a pipe would be waited for, and a device has no end.
+    """The bytes of a regular file, or of a link to one. Pipes, which may block, and devices, which may not end, raise.
 
-    most: bytes at most, where more cannot be right.
+    most: largest allowed size in bytes.
     """
     handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     try:
@@ -82,14 +82,13 @@ def read_regular(path: Path, most: int | None = None) -> bytes:
 
 
 class FolderBusy(ValueError):
-    """Somebody else is in the folder."""
+    """Another thread or process has locked the folder."""
 
 
 @contextlib.contextmanager
 def folder_lock(folder: Path, busy: str, patience: float) -> Iterator[None]:
-    """Inside, nobody else is in the folder, in this process or another: they are waited for, and after `patience`
-    seconds that is an error, `FolderBusy(busy)`. Windows and some file systems have no such locks: nothing is waited
-    for."""
+    """A context that holds the lock of a folder, across threads and processes. Waits up to `patience` seconds for it,
+    then raises `FolderBusy(busy)`. Does nothing where there are no locks: on Windows, and on some file systems."""
     if fcntl is None:
         yield
         return

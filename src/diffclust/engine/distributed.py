@@ -28,8 +28,8 @@ ERRORS = {error.__name__: error for error in (ValueError, TypeError, NotImplemen
 
 @dataclass(frozen=True)
 class Processes:
-    """The processes that share a fit, seen from one of them. With one process, every method does nothing or returns its
-    input."""
+    """The processes that share a fit, as seen from one of them. With one process, every method does nothing or returns
+    its input."""
 
     rank: int = 0
     size: int = 1

@@ -1,4 +1,4 @@
-"""The batches of training: drawn anew every epoch, with neighbours where the data have a graph."""
+"""Training batches, shuffled every epoch; with neighbours if the data have a neighbour graph."""
 
 import os
 from collections.abc import Iterator
@@ -35,16 +35,15 @@ READER = Reader()
 
 
 class Feed:
-    """The batches of one epoch after another, in tensors that stay where they are, so that a captured step finds
-    the next batch by itself."""
+    """The batches of each epoch, in tensors that keep their memory, so that a captured step finds the next batch."""
 
     def __init__(self, data: Data) -> None:
         self.data = data
         width = data.slot.stop - data.slot.start
         self.order = torch.empty(data.steps, width, dtype=torch.long, device=data.device)
         self.cursor = torch.zeros(1, dtype=torch.long, device=data.device)
-        self.loaded: Tensor | None = None  # this step's rows on the device, where `Data` does not hold them there
-        self.prefetched: Future[Tensor] | None = None  # the next step's, being read
+        self.loaded: Tensor | None = None  # the rows of this step on the device, unless all rows are there
+        self.prefetched: Future[Tensor] | None = None  # those of the next step, being read
         self.all_rows = data.steps == 1 and width == len(data)
         if data.graph is not None:
             draws, far = (NEAR_OF_ALL, FAR_OF_ALL) if self.all_rows else (NEAR_PER_ROW, FAR_PER_ROW)
@@ -59,7 +58,7 @@ class Feed:
             )
 
     def begin_epoch(self) -> None:
-        """Draw an epoch: the order of the rows, and what comes with them."""
+        """Draw the order of the rows of an epoch, their neighbours and the known rows."""
         self.cancel_prefetch()
         edges = self.data.rows.edges()
         if edges is None:
@@ -75,13 +74,13 @@ class Feed:
         self.cursor.zero_()
 
     def cancel_prefetch(self) -> None:
-        """Wait for a read that nobody needs any more."""
+        """Cancel reading ahead, or wait for its end."""
         if self.prefetched is not None and not self.prefetched.cancel():
             wait([self.prefetched])
         self.prefetched = None
 
     def _draw_neighbours(self, graph: NeighbourGraph) -> None:
-        """For all of the epoch, from the random numbers that processes have in common: each then takes its part."""
+        """Draw for the whole epoch from random numbers that are equal in all processes; each process takes its part."""
         data = self.data
         steps, _, draws = self.neighbours.shape
         uniform = torch.rand(steps, data.batch_size, draws, device=data.device)[:, data.slot]
@@ -94,18 +93,18 @@ class Feed:
         self.shifts.copy_(torch.randint(1, max(2, data.batch_size), self.shifts.shape, device=data.device))
 
     def _draw_knowledge(self, known: Knowledge) -> None:
-        """For all of the epoch: every row and every pair is as likely as another."""
+        """Draw known rows and pairs for the whole epoch, uniformly."""
         for drawn, among in ((self.known, len(known.rows)), (self.linked, len(known.pairs))):
             drawn.copy_(torch.randint(max(1, among), drawn.shape, device=drawn.device))
 
     def _shuffle_blocks(self, edges: np.ndarray) -> None:
-        """Blocks in random order, or as they come where rows are read forward; the rows of a window of blocks are
-        shuffled among one another. So a disk is read in long runs, and a batch has rows of many places. A process
-        stays with its own rows, of which its disk cache may hold all."""
+        """Shuffle the blocks (unless rows can only be read forward), and the rows within each window of blocks. So the
+        disk is read sequentially, yet a batch has rows from many places. A process reads only its own rows, which its
+        disk cache may hold."""
         own, processes, generator = self.data.own, self.data.processes, None
         if not processes.alone:
             edges = np.unique(np.clip(edges, own.start, own.stop))
-            # how much is drawn differs from process to process: not from the common source
+            # processes draw different amounts, so this cannot use their common generator
             generator = torch.Generator().manual_seed(int(torch.randint(2**31, ())) * processes.size + processes.rank)
         flat, done, count = self.order.view(-1), 0, len(edges) - 1
         blocks = np.arange(count) if self.data.rows.forward_only else torch.randperm(count, generator=generator).numpy()
@@ -117,12 +116,12 @@ class Feed:
             done += len(rows)
 
     def load(self, step: int) -> None:
-        """Fetch the rows of this step from the host, where they do not live on the device."""
+        """Load the rows of this step to the device, unless all rows are there."""
         if self.data.rows.resident:
             return
         read = self.prefetched.result() if self.prefetched is not None else self._read(step)
         more = self.data.rows.edges() is not None and not self.data.rows.forward_only and step + 1 < len(self.order)
-        self.prefetched = READER.thread.submit(self._read, step + 1) if more else None  # while this step is taken
+        self.prefetched = READER.thread.submit(self._read, step + 1) if more else None  # during this step
         rows = self.data.values(read)
         self.loaded = rows if self.loaded is None else self.loaded.copy_(rows)
 

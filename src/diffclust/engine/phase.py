@@ -22,12 +22,12 @@ from .rows import TensorRows
 from .runtime import Randomness, autocast, random_states, set_random_states
 
 Record = dict[str, Any]  # {"phase": ..., "epoch": ..., then one number a loss term}
-GraphKey = tuple[int, Hashable, tuple[float, ...]]  # of a step: which phase's, the model's key, the learning rates
+GraphKey = tuple[int, Hashable, tuple[float, ...]]  # of a step: its phase, the model's step_key, the learning rates
 
 NUMBER = (bool, int, float, Tensor)
 FINITE_CHECK_ROWS = 64  # rows whose embedding must be finite when a phase ends
-SNAPSHOT_EVERY, SNAPSHOT_STEPS = 10, 50  # epochs between the states a run can fall back to, and at least so many steps
-NORM_BATCHES = 50  # batches that batch norm's final statistics are taken from
+SNAPSHOT_EVERY, SNAPSHOT_STEPS = 10, 50  # epochs between states that can be restored, but at least so many steps
+NORM_BATCHES = 50  # batches for the final statistics of batch norm
 
 
 @dataclass
@@ -44,8 +44,8 @@ class Progress:
     record: Record
     restart: int = 0
     stop: bool = field(default=False)
-    first: bool = False  # no epoch of the phase was told of before: the loss of the first ones may not be finite
-    whole: Trainable | None = None  # the model with its network, where `model` learns from embeddings
+    first: bool = False  # first call in this phase; not always epoch 0, whose loss may not be finite
+    whole: Trainable | None = None  # the model with its network, if `model` is trained on embeddings
 
 
 Callback = Callable[[Progress], None]
@@ -58,8 +58,8 @@ def set_rate(optimizer: Optimizer, factor: float) -> None:
 
 
 def _load_optimizer(optimizer: Optimizer, state: dict[str, Any]) -> None:
-    """Load the state. Unlike torch, refuse one in which a setting that is a number has become something else, or in
-    which the weights of a group do not have the same moments."""
+    """Load the state. Unlike torch, raise if a numeric setting is no number in it, or if the weights of a group have
+    different moments."""
     before = [{name: isinstance(value, NUMBER) for name, value in group.items()} for group in optimizer.param_groups]
     optimizer.load_state_dict(state)
     for were_numbers, group in zip(before, optimizer.param_groups, strict=True):
@@ -73,8 +73,8 @@ def _load_optimizer(optimizer: Optimizer, state: dict[str, Any]) -> None:
 
 @torch.no_grad()
 def settle_batch_norm(model: Trainable, data: Data) -> None:
-    """Set the batch-norm statistics to the plain mean over unchanged rows. Those that training leaves behind lag
-    by some ten steps and come from changed rows: after few steps they are far off."""
+    """Recompute the batch-norm statistics as means over rows without augmentation. The running ones of training lag by
+    some ten steps and come from augmented rows: after few steps they are far off."""
     model.train()  # except for the parts that do not learn
     norms = [
         module
@@ -113,7 +113,7 @@ class Phase:
         restart: the number of the restart that the phase is part of, for callbacks.
     """
 
-    places_centers = False  # whether it places centres for a phase after it, and so is needed even without an epoch
+    places_centers = False  # whether it places centres for the next phase, so that it must run even with 0 epochs
 
     def __init__(
         self,
@@ -137,17 +137,17 @@ class Phase:
         self.in_stack = False  # whether the model's tensors are parts of common ones: see `accelerate.stack`
         self.totals: dict[Hashable, dict[str, Tensor]] = {}  # by step_key: sums of the loss terms over an epoch
         self.callback_states: list[Any] = []
-        self.called_back = False  # whether the callbacks were called
+        self.called_back = False  # whether callbacks were called in this phase
 
     # ---- from start to finish
 
     def start(self, saved: dict[str, Any] | None = None) -> None:
-        """Before the first epoch, or from where a checkpoint left off."""
+        """Prepare for the first epoch, or continue from a checkpoint."""
         self.set_up()
         self.model.train()
         self.model.epochs = self.epochs
         if self.optimizer is not None:
-            set_rate(self.optimizer, 1.0)  # before anything is kept: the rates as they were given
+            set_rate(self.optimizer, 1.0)  # stores the given rates before any state is kept
         if saved is None:
             self.model.before_training(self.data)
         else:
@@ -156,7 +156,7 @@ class Phase:
         self.over = self.model.finished or self.epoch >= self.epochs
 
     def set_up(self) -> None:
-        """What steps need, beside the model's own start."""
+        """Build what steps need."""
         self.feed = Feed(self.data)
         steps, alone = self.epochs * self.data.steps, self.data.processes.alone
         self.fusion = Fusion(self.data.device, self.precision, steps, alone)
@@ -175,7 +175,7 @@ class Phase:
         self.begin_steps()
 
     def begin_steps(self) -> None:
-        """The rows in a new order, and sums at zero."""
+        """Shuffle the rows, and reset the sums of losses."""
         self.data.processes.align(self.model)
         self.feed.begin_epoch()
         self.steps_taken = self.epoch * self.data.steps  # so that a resumed phase counts on
@@ -203,13 +203,13 @@ class Phase:
                 for parameter in group["params"]:
                     parameter.grad = None
             learnt = [value for value in losses.values() if value.requires_grad]
-            if learnt or not self.model.frozen_parts:  # else nothing is left to learn
+            if learnt or not self.model.frozen_parts:  # otherwise nothing is trained by gradients in this step
                 torch.autograd.backward(learnt or list(losses.values()))  # of their sum
         with self.fusion.arithmetic():
             self.apply_gradients(batch, losses)
 
     def apply_gradients(self, batch: Batch, losses: Losses) -> None:
-        """The part of a step that comes after the gradients."""
+        """The part of a step after the backward pass."""
         if self.optimizer is not None:
             for parameter in self.model.frozen_parameters():
                 parameter.grad = None  # not zero, so that neither momentum nor weight decay moves it
@@ -240,7 +240,7 @@ class Phase:
         self.over |= self.epoch >= self.epochs
 
     def means(self) -> dict[str, float]:
-        """Of each loss term over the epoch, read from the device at once."""
+        """The mean of each loss term over the epoch, read from the device at once."""
         totals = self.totals[self.model.step_key]
         sums = total(torch.stack(list(totals.values())))
         return dict(zip(totals, (sums / self.data.steps).tolist(), strict=True))
@@ -287,12 +287,12 @@ class Phase:
 
     @property
     def graph_key(self) -> GraphKey:
-        """Steps of one key do the same work, so that one CUDA graph serves them."""
+        """Steps with the same key do the same work, so one CUDA graph serves them."""
         rates = tuple(float(group["lr"]) for group in self.optimizer.param_groups) if self.optimizer else ()
         return id(self), self.model.step_key, rates
 
     def _keep_counts_on_the_device(self) -> None:
-        """An optimiser that counts its steps on the host could not be captured."""
+        """Let the optimiser count its steps on the device, otherwise it could not be captured."""
         if self.optimizer is not None and self.data.device.type == "cuda":
             for group in self.optimizer.param_groups:
                 if "capturable" in group:
@@ -300,7 +300,7 @@ class Phase:
 
     @torch.no_grad()
     def leave_stack(self) -> None:
-        """Give the model tensors of its own. Its views into the stack's would keep the other models in memory."""
+        """Give the model its own tensors again: views into the stack would keep the other models in memory."""
         if self.in_stack:
             for tensor in tensors_of(self.model).values():
                 tensor.grad = None

@@ -1,4 +1,4 @@
-"""Where the centres of a model begin."""
+"""Place the initial centres of a model."""
 
 from typing import TYPE_CHECKING
 
@@ -17,8 +17,8 @@ MAX_LAYOUT_ROWS = 20_000  # rows at most that are laid out by their neighbours
 
 
 def place_centers(model: "ClusterModel", data: Data, start: Start | Tensor) -> Tensor | None:
-    """Put the centres where `start` says, and what is known of some rows. Of rows that were laid out for it, the
-    cluster (n,) that each begins in; -1 for all others."""
+    """Place the centres as `start` and the knowledge about some rows say. If a layout was used: the initial cluster of
+    each row (n,), and -1 for rows that were not part of it."""
     known = data.knowledge
     if isinstance(start, Tensor):
         model.clusters.set_centers(start.to(model.clusters.weight))
@@ -26,7 +26,7 @@ def place_centers(model: "ClusterModel", data: Data, start: Start | Tensor) -> T
         return _place_by_neighbours(model, data, known)
     elif known is not None and start != "kept":
         _place_by_knowledge(model, data, known)
-    else:  # a network that has learnt by neighbours has laid them out already
+    else:  # a network that was trained on the neighbour graph needs no layout
         model.clusters.place(model.sample_embedding(data), "k-means" if start == "neighbours" else start)
     return None
 

@@ -22,9 +22,7 @@ from .ops import (
 from .parallel import totals
 
 DECIDED = 1e-3  # mean entropy below which an assignment is all or nothing
-RESCALE_FROM = (
-    2.0  # rows that would have to be more than so many times as large are too small for a rate that suits others
-)
+RESCALE_FROM = 2.0  # embeddings that must be scaled by more than this are too small for the usual learning rates
 
 Side = Literal["prediction", "target"]
 
