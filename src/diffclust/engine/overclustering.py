@@ -1,4 +1,4 @@
-"""A phase with more clusters than are wanted, which are joined at its end."""
+"""A phase with extra clusters, which are merged at its end."""
 
 from typing import Any
 
@@ -15,8 +15,8 @@ OVERCLUSTERING = "over-clustering"  # its name in the history
 
 
 class OverclusteringPhase(Phase):
-    """Clustering with more centres than are wanted, which are joined at its end (see `nn.merging`): `narrow`, a model
-    with the same network, begins with the means of what was joined."""
+    """Clustering with extra centres, which are merged at its end (see `nn.merging`). The means of the merged clusters
+    become the initial centres of `final_model`, which has the same network."""
 
     places_centers = True
 
@@ -24,20 +24,20 @@ class OverclusteringPhase(Phase):
         self,
         name: str,
         model: ClusterModel,
-        narrow: ClusterModel,
+        final_model: ClusterModel,
         data: Data,
         optimizer: Optimizer | None,
         epochs: int,
         **options: Any,
     ) -> None:
         super().__init__(name, model, data, optimizer, epochs, **options)
-        self.wide, self.narrow = model, narrow
+        self.over_model, self.final_model = model, final_model
 
     @torch.no_grad()
     def finish(self) -> None:
         super().finish()
-        wanted = self.narrow.clusters.n_clusters
-        z = self.wide.sample_embedding(self.data)
-        labels = largest(self.wide.clusters.logits(z))
-        member = one_hot(merge_clusters(z, labels, self.wide.clusters.n_clusters, wanted), wanted).to(z)
-        self.narrow.clusters.set_centers(member.T @ z / member.sum(0).clamp_min(1)[:, None])
+        wanted = self.final_model.clusters.n_clusters
+        z = self.over_model.sample_embedding(self.data)
+        labels = largest(self.over_model.clusters.logits(z))
+        member = one_hot(merge_clusters(z, labels, self.over_model.clusters.n_clusters, wanted), wanted).to(z)
+        self.final_model.clusters.set_centers(member.T @ z / member.sum(0).clamp_min(1)[:, None])

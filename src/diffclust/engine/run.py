@@ -17,8 +17,8 @@ from .model import ClusterModel, Event
 from .phase import Record
 from .runtime import seeded
 
-# A run has collapsed if it has fewer effective clusters than 1 + COLLAPSED of those wanted, and leaves more than
-# UNEXPLAINED of the variance inside them. With less, its small clusters are groups of rows far from all others.
+# A run has collapsed if its effective number of clusters is below 1 + COLLAPSED * k and more than UNEXPLAINED of the
+# variance is within clusters. With less variance within, the small clusters are outlying groups of rows.
 COLLAPSED, UNEXPLAINED = 0.02, 0.5
 FIGURES = ("seed", "history", "terms", "inertia", "scatter", "clustering_loss", "reconstruction", "temperature")
 TEMPERATURE_ROWS = 10_000  # rows the temperature is fitted on
@@ -52,7 +52,7 @@ class Run:
         terms: list[str],
         events: list[Event],
     ) -> "Run":
-        """Everything one wants to know of a trained model, in eval mode over all rows, summed in float64."""
+        """Measure a trained model on all rows, in eval mode, with sums in float64."""
         model.eval()
         clusters = model.clusters
         with torch.no_grad():
@@ -91,7 +91,7 @@ class Run:
         )
 
     def with_model(self, model: ClusterModel, data: Data, events: Sequence[Event] = ()) -> "Run":
-        """The run as if it had ended with another model, and had these events more."""
+        """This run with another model, measured anew, and with additional events."""
         events = [*self.events, *events]
         return Run.evaluate(model, data, seed=self.seed, history=self.history, terms=self.terms, events=events)
 
@@ -130,7 +130,7 @@ class Run:
         return np.bincount(self.labels, minlength=len(self.centers))
 
     def diagnostics(self) -> dict[str, Any]:
-        """Cluster sizes, and whatever went wrong or was put right."""
+        """Cluster sizes, warnings and repairs."""
         k = len(self.centers)
         sizes = self.sizes
         empty = np.flatnonzero(sizes == 0).tolist()
@@ -160,19 +160,19 @@ class Run:
 
 
 def warnings_of(events: Sequence[Event]) -> list[str]:
-    """What the user should be warned of, each once."""
+    """Messages to warn the user with, without repetitions."""
     counts = Counter(event.message for event in events if event.kind not in NO_WARNING)
     return [message if count == 1 else f"{message} ({count} times)" for message, count in counts.items()]
 
 
 def last_change(history: Sequence[Record], terms: Collection[str]) -> float | None:
-    """By what share the mean total loss changed from the last but one tenth of the clustering epochs to the last tenth.
-    A tenth is rounded to an even number, since some methods alternate between two kinds of epoch. None with too few
-    epochs to say.
+    """The relative change of the mean total loss between the last two tenths of the clustering epochs. A tenth is
+    rounded to an even number of epochs, because some methods alternate between two kinds of epoch. None with too few
+    epochs.
 
     Args:
         history: a record for each epoch.
-        terms: the loss terms by name; a record has other numbers, too.
+        terms: names of the loss terms; a record also has other numbers.
     """
     records = [record for record in history if record["phase"] == "clustering"]
     names = set(terms).intersection(*records) if records else set()

@@ -91,7 +91,7 @@ class PrototypeClusterer(
             removed.
     """
 
-    function_knobs: ClassVar[tuple[str, ...]] = ()  # knobs that may be functions: a model with one cannot be saved
+    function_knobs: ClassVar[tuple[str, ...]] = ()  # knobs that may be functions; a model with one cannot be saved
     init_choices: ClassVar[tuple[str, ...]] = ("k-means", "k-means++", "neighbours", "random")
     by_distance: ClassVar[bool] = True  # whether near rows share a cluster, so that k-means may stand beside it
     can_fall_back: ClassVar[bool] = True  # whether without a network it is k-means, which may then be kept instead

@@ -1,4 +1,4 @@
-"""n_clusters="auto": the number of clusters, found before the method begins."""
+"""n_clusters="auto": estimate the number of clusters before the method is trained."""
 
 import math
 from collections.abc import Sequence
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 
 E = TypeVar("E", bound="PrototypeClusterer")
 
-MAX_ROWS, MAX_VALUES = 10_000, 2**26  # rows at most that the number is told from, and the values they have together
-MIN_ROWS = 20  # rows at least: fewer say nothing
-LEFT_OUT_OF = 6  # of views of the same things, each network leaves out one in so many
-AUTO_AT_LEAST, AUTO_AT_MOST = 10, 50  # max_clusters="auto": at least, where there are as many rows, and at most
+MAX_ROWS, MAX_VALUES = 10_000, 2**26  # largest sample of rows, and its largest number of values
+MIN_ROWS = 20  # with fewer rows nothing can be estimated
+LEFT_OUT_OF = 6  # of images that are views of the same objects, each network leaves out one in this many
+AUTO_AT_LEAST, AUTO_AT_MOST = 10, 50  # limits of max_clusters="auto"
 
 
 def with_n_clusters(estimator: E, given: UserInput, least: int = 1) -> tuple[E, Choice | None]:
-    """The estimator as it builds models: with a number of clusters, `least` at least, and how it was found where it was
-    not given."""
+    """The estimator with a number for n_clusters (at least `least`), and how it was estimated, or None if it was
+    given."""
     if not estimator._n_clusters_is_auto:
         return estimator, None
     choice = current_processes().broadcast(lambda: _found_before(estimator) or _estimate(estimator, given))
@@ -45,7 +45,7 @@ def with_n_clusters(estimator: E, given: UserInput, least: int = 1) -> tuple[E, 
 
 
 def _found_before(estimator: "PrototypeClusterer") -> Choice | None:
-    """What a fit that goes on from a checkpoint found when it began: other seeds might give another number."""
+    """The number that a resumed fit found when it began: computed again, it might differ with other seeds."""
     kept = None if estimator.checkpoint is None else CheckpointFolder(estimator.checkpoint).read()
     found = kept.get("found") if isinstance(kept, dict) else None
     with restoring():
@@ -53,7 +53,7 @@ def _found_before(estimator: "PrototypeClusterer") -> Choice | None:
 
 
 def most_clusters(estimator: "PrototypeClusterer", n: int) -> int:
-    """How many are looked for, in n rows: by default their root, within limits."""
+    """The largest number considered for n rows: by default their square root, within limits."""
     most = (
         min(AUTO_AT_MOST, max(AUTO_AT_LEAST, round(math.sqrt(n))))
         if estimator.max_clusters == "auto"
@@ -63,7 +63,8 @@ def most_clusters(estimator: "PrototypeClusterer", n: int) -> int:
 
 
 def _estimate(estimator: "PrototypeClusterer", given: UserInput) -> Choice:
-    """Two networks as the method has them before it begins, each trained on a half of the rows: see `nn.n_clusters`."""
+    """Estimate the number from two pretrained networks of the method, each trained on half of the rows: see
+    `nn.n_clusters`."""
     device = choose_device(estimator.device)
     data = Data(given.rows, device)
     n = len(data)
@@ -93,9 +94,9 @@ def _estimate(estimator: "PrototypeClusterer", given: UserInput) -> Choice:
 def _views(
     estimator: "PrototypeClusterer", given: UserInput, x: Tensor, halves: Sequence[Tensor], seeds: Sequence[int]
 ) -> list[View]:
-    """All of the rows x, as embedded by networks that were each trained on a half of them. Half of the views of a thing
-    may be too far apart to follow it through: of images that are views each network learns from most, and those that
-    only one has learnt from are asked."""
+    """Embed all rows x by two networks, each trained on half of them. If images are views of the same objects, half of
+    the views may be too far apart to be connected: then each network is trained on most of the images, and the number
+    is measured on those that only one of them was trained on."""
     device = choose_device(estimator.device)
     undivided = snapshot(estimator)
     undivided.n_clusters = 1
@@ -127,8 +128,8 @@ def _views(
 
 
 def _half_the_work(estimator: "PrototypeClusterer", given: UserInput, rows: int, neighbours: bool) -> int:
-    """Epochs of each of the two networks on so many rows. Together they take no more steps than the pretraining of the
-    fit; but where a batch is all rows, each has its usual epochs."""
+    """The epochs of each network on this many rows. Together they take no more steps than the pretraining of the fit;
+    but if a batch is all rows, each has its usual epochs."""
     if estimator.pretrain_epochs not in ("auto", 0):
         return int(estimator.pretrain_epochs)
     sizes = len(given.rows), rows
@@ -139,7 +140,7 @@ def _half_the_work(estimator: "PrototypeClusterer", given: UserInput, rows: int,
 
 
 def _without_clustering(estimator: E, seed: int, epochs: int, neighbours: bool) -> E:
-    """The method with its pretraining alone: the network as it is before centres are placed."""
+    """The estimator with pretraining only: its network as it is before centres are placed."""
     settings = estimator.get_params(deep=False)
     settings |= {
         "n_clusters": 1,
@@ -151,7 +152,7 @@ def _without_clustering(estimator: E, seed: int, epochs: int, neighbours: bool) 
         "checkpoint": None,
     }
     settings["pretrain_epochs"] = epochs
-    settings["features"] = "neighbours" if neighbours else "reconstruction"  # half of the rows may look otherwise
+    settings["features"] = "neighbours" if neighbours else "reconstruction"  # "auto" may differ on half of the rows
     if "init" in settings:
         settings["init"] = "k-means"
     return type(estimator)(**settings)

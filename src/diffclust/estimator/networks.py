@@ -18,21 +18,18 @@ from ..nn.dimension import local_dimension
 from ..reading.origin import origin_of
 
 TOLERANCE = 1e-6
-SPARSE = 0.5  # non-negative rows with a larger share of zeros: counts, words, categories
-OTHER_UNITS = 5.0  # times that the reach of wide columns is that of narrow ones, where their units differ
-ONE_FAR = 10.0  # times that one column reaches as far as the median one, where it alone is of another unit
-TWO_VALUES = 2**-0.5  # how far apart the two values of a column are, where others have a deviation of one
-MANY_COLUMNS = 100  # columns: rows that have more are seen through so many principal components
-UNIT_ROWS, UNIT_VALUES = 10_000, 2**26  # rows these are found from, and the values they have together, at most
+SPARSE = 0.5  # non-negative rows with a larger share of zeros are counts, words or categories
+OTHER_UNITS = 5.0  # columns have different units if the ranges of wide ones are this many times those of narrow ones
+ONE_FAR = 10.0  # or if one range is this many times the median range
+TWO_VALUES = 2**-0.5  # distance of the two values of a binary column, if others have a standard deviation of one
+MANY_COLUMNS = 100  # rows with more columns are reduced to this many principal components
+UNIT_ROWS, UNIT_VALUES = 10_000, 2**26  # largest sample for the principal components: rows, and values
 FEW_WAYS = 5.0  # images with a smaller intrinsic dimension are views of the same objects
-FEWEST_VIEWS = 100  # images: of fewer, one cannot tell
-VIEWS_ASKED, VIEWS_COMPARED = (
-    500,
-    20_000,
-)  # images that this is told from, and those that they are compared with, at most
-COARSE = 16  # pixels a side, in which they are: what a camera adds to each pixel is averaged away
-CONVOLVED = 32  # pixels on the shorter side that convolutions see, about: twice as many take four times as long
-ONE_LENGTH = 1.01  # rows the longest of which is at most so many times the shortest
+FEWEST_VIEWS = 100  # with fewer images this cannot be estimated
+VIEWS_ASKED, VIEWS_COMPARED = 500, 20_000  # images it is estimated on, and images they are compared with
+COARSE = 16  # pixels a side of these images: the noise of single pixels is averaged away
+CONVOLVED = 32  # about so many pixels on the shorter side for convolutions: twice as many take four times as long
+ONE_LENGTH = 1.01  # rows have one length if the longest is at most this many times the shortest
 
 
 def choose_kind(wish: str, row_shape: tuple[int, ...]) -> str:
@@ -58,7 +55,7 @@ def units(values: Summary, row_shape: tuple[int, ...]) -> tuple[Tensor, Tensor]:
 
 
 def shrink(row_shape: tuple[int, ...]) -> int:
-    """How many times smaller convolutions see images of this shape: about `CONVOLVED` pixels on the shorter side."""
+    """The factor by which images are made smaller for convolutions: to about `CONVOLVED` pixels on the shorter side."""
     return max(1, round(min(row_shape[1:]) / CONVOLVED))
 
 
@@ -100,22 +97,22 @@ def row_units(values: Summary) -> RowUnits:
 
 
 def is_sparse(values: Summary) -> bool:
-    """Mostly zeros and none negative: counts, words, categories."""
+    """Whether rows are counts, words or categories: mostly zeros, and no negative values."""
     return values.nonnegative and values.zeros > SPARSE
 
 
 def even_units(values: Summary, each: bool) -> Tensor:
-    """The standard deviation of each column, or of all together; one for those that do not vary."""
+    """The standard deviation of each column, or of all values together; 1 for constant columns."""
     deviation = values.deviation.cpu()
     scale = deviation if each else torch.full_like(deviation, values.spread)
     return torch.where((deviation > 0) & (scale > 0), scale, 1.0)
 
 
 def column_units(data: Data) -> RowUnits:
-    """The units of each column: as the table or the user says, else told from the values.
+    """The scaling of each column: given by the table or the user, otherwise chosen from the values.
 
-    Rows of categories alone are of one length as they are, and the cosine of two is the share of categories in which
-    they agree. Seen from their mean it no longer is: rows of common values, which lie near it, would be pulled apart.
+    Rows that consist only of categories are not scaled: they have equal lengths, and the cosine of two rows is the
+    share of categories in which they agree. Centred, rows of common values near the mean would be pulled apart.
     """
     values = data.summary
     if len(data.row_shape) == 3:  # pixels are of one unit
@@ -180,7 +177,7 @@ def scaled_rows(data: Data) -> ScaledRows:
         units_of_columns = column_units(data)
         width = data.summary.mean.numel()
         components = MANY_COLUMNS if width > MANY_COLUMNS else 0
-        directions = width > FEW_COLUMNS or data.scale is not None  # in given units nothing else damps what is far out
+        directions = width > FEW_COLUMNS or data.scale is not None  # in given units nothing else damps extreme values
         data.scaled = ScaledRows(data.row_shape, 0, "linear", components, units_of_columns.asinh, directions)
         size = min(len(data), UNIT_ROWS, max(2 * MANY_COLUMNS, UNIT_VALUES // width))
         index = torch.linspace(0, len(data) - 1, size, dtype=torch.float64).long().to(data.device)

@@ -32,7 +32,7 @@ from .state import set_attributes, write_lock
 M = TypeVar("M", bound=torch.nn.Module)
 SAVED_FIELDS = ("origin", "counts", "last_seen", "last_row")
 OF_LAST_BATCH: tuple[str, ...] = ("labels_", "inertia_", "clustering_loss_")
-TEMPERATURE_ROWS = 1_000  # rows to tell how certain an answer is
+TEMPERATURE_ROWS = 1_000  # first rows of a stream that the temperature is estimated from
 
 
 class OnlineBatch(NamedTuple):
@@ -55,9 +55,9 @@ class Stream:
     rows: int = 0
     batches: int = 0
     optimizer: Optimizer | None = None  # of the learner
-    learner: ClusterModel | None = None  # the model's twin, which learns where the network does
+    learner: ClusterModel | None = None  # a copy of the model, which is trained with learn_network=True
     last: Tensor | None = None  # embedding of the last batch
-    first: list[Tensor] | None = None  # embeddings of the first rows, where the stream began with few of them
+    first: list[Tensor] | None = None  # embeddings of the first rows, if the stream started with few
 
     def count(self, rows: int, mass: Tensor) -> None:
         self.rows += rows
@@ -152,7 +152,7 @@ class OnlineMixin:
         return self
 
     def _collect(self, X: Any) -> None:
-        """Start with a fit as soon as there are enough rows."""
+        """Collect rows, and fit as soon as there are enough."""
         self._check_settings()
         if isinstance(self.n_clusters, str):
             raise ValueError('n_clusters="auto" cannot start with partial_fit: call fit first.')
@@ -160,7 +160,7 @@ class OnlineMixin:
         if waiting is None:
             given = read_rows(self, X, fitting=True)
         else:
-            judge = copy.copy(self)  # one that knows what the first batch looked like
+            judge = copy.copy(self)  # with the attributes of the first batch, to check this one
             vars(judge).update(waiting.attributes)
             given = read_rows(judge, X, fitting=False)
         data = Data(given.rows, torch.device("cpu"))
@@ -198,7 +198,7 @@ class OnlineMixin:
         if learn_network:
             model = self._after_network_step(given, data, stream)
             z = data.map(model.embed)
-        else:  # the network rests, and is shared
+        else:  # the network does not change, and is shared
             model = _with_centers_of_its_own(self.model_)
         clusters = model.clusters
         with torch.no_grad():
@@ -228,7 +228,8 @@ class OnlineMixin:
 
     @staticmethod
     def _temperature_of(model: ClusterModel, rows: list[Tensor]) -> float:
-        """From a stream's first rows: the few it started with may be one a cluster, and then all would seem certain."""
+        """The temperature from the first rows of a stream: of the rows it started with, each cluster may have only
+        one."""
         return temperature_of(model.clusters, torch.cat([part.to(model.clusters.weight.device) for part in rows]))
 
     def _after_network_step(self, given: UserInput, data: Data, stream: Stream) -> ClusterModel:
@@ -265,7 +266,7 @@ class OnlineMixin:
         return stepped
 
     def _copy_of_stream(self, device: torch.device) -> Stream:
-        """A copy of what is known of the stream, on the device."""
+        """A copy of the stream's state, on the device; of a new stream, its initial state."""
         stream: Stream | None = vars(self).get("_stream")
         if stream is not None:
             return replace(stream, **{name: getattr(stream, name).to(device) for name in SAVED_FIELDS})
@@ -289,7 +290,7 @@ class OnlineMixin:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            now = vars(self)  # of this moment: who changes the estimator gives it another
+            now = vars(self)  # once, because other threads may replace the attributes
             stream = now.get("_stream")
             if name in OF_LAST_BATCH and getattr(stream, "last", None) is not None:
                 now[name] = self._of_last_batch(name, now["model_"], stream.last)
@@ -299,12 +300,12 @@ class OnlineMixin:
                 return now[name]
             if name == "partial_fit":
                 raise AttributeError(f"{type(self).__name__} does not learn online: {self.why_not_online()}.")
-            return object.__getattribute__(self, name)  # which says why: a property may have its own reason
+            return object.__getattribute__(self, name)  # raises the error of a property, or the usual one
 
     @staticmethod
     @torch.no_grad()
     def _of_last_batch(name: str, model: ClusterModel, last: Tensor) -> Any:
-        """Only when it is asked for: a stream should not wait for what nobody reads."""
+        """Computed only when it is read, because most batches of a stream need none of it."""
         clusters = model.clusters
         z = last.to(clusters.weight.device).double()
         if name == "clustering_loss_":
@@ -316,14 +317,14 @@ class OnlineMixin:
 
 
 def _with_centers_of_its_own(model: ClusterModel) -> ClusterModel:
-    """A copy that shares all modules but the cluster layer."""
+    """A copy of the model that shares all modules except the cluster layer."""
     twin = _shallow(model)
     twin._modules["clusters"] = _shallow(model.clusters)
     return twin
 
 
 def _shallow(module: M) -> M:
-    """Parameters and buffers of its own, the modules inside shared: `copy.deepcopy` takes longer than a batch."""
+    """A copy with own parameters and buffers and shared submodules: `copy.deepcopy` takes longer than a batch."""
     twin = object.__new__(type(module))
     vars(twin).update(vars(module))
     vars(twin).update((name, vars(module)[name].copy()) for name in ("_parameters", "_buffers", "_modules"))
@@ -337,7 +338,7 @@ def _shallow(module: M) -> M:
 
 
 def _distinct(known: Tensor, data: Data, enough: int) -> Tensor:
-    """The different rows of `known` and `data`, looking no further than there are enough."""
+    """Distinct rows of `known` and `data`; stops as soon as there are `enough`."""
     for start in range(0, len(data), max(enough, 1024)):
         block = data.block(start, min(start + max(enough, 1024), len(data)))
         known = torch.unique(torch.cat([known, block]), dim=0)

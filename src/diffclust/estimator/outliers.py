@@ -18,10 +18,10 @@ from ..engine.data import Data
 from ..engine.model import ClusterModel
 from ..engine.runtime import seeded
 
-MAX_ROWS = 10_000  # rows of the fit at most that the others are compared with
-MIN_MEMBERS = 10  # rows of a cluster: fewer say little, and all rows stand in for them
-MIN_WIDTH = 0.05  # a width at least, in logarithms
-N_QUANTILES = 1_001  # quantiles kept of the scores in the fit
+MAX_ROWS = 10_000  # largest sample of training rows
+MIN_MEMBERS = 10  # a cluster with fewer sampled rows gets the statistics of all rows
+MIN_WIDTH = 0.05  # smallest width, in logarithms
+N_QUANTILES = 1_001  # quantiles that are kept of the training scores
 TINY = 1e-12
 
 

@@ -19,15 +19,15 @@ from ..engine.run import Run, last_change
 from ..nn.kmeans import kmeans
 from .stability import compared
 
-MIN_EPOCHS = 20  # epochs of all phases: with fewer, nothing is asked
-STILL_FALLING = 0.05  # of the loss, from the last tenth of the epochs but one to the last: training was cut off
-DISSOLVED = 0.5  # stability below which a cluster is not found again (Hennig)
-MAX_ROWS, MAX_VALUES = 1000, 4_000_000  # rows that are looked at, at most, and values of them
-N_NEIGHBOURS = 3  # rows that count as near
-NEAR_CHANCE = 0.1  # of the way from chance to all near rows together: clusters say next to nothing
-MIN_OF_KMEANS = 0.8  # of what k-means keeps together: with less, the network has lost what was there
-KMEANS_INIT = 4  # of k-means
-ROWS_PER_CLUSTER = 10  # rows of the sample for each cluster: with fewer, near rows are of other clusters anyway
+MIN_EPOCHS = 20  # fits with fewer epochs, of all phases together, are not checked
+STILL_FALLING = 0.05  # relative fall of the loss between the last two tenths of the epochs: training ended too early
+DISSOLVED = 0.5  # a cluster with less stability is not found again (Hennig)
+MAX_ROWS, MAX_VALUES = 1000, 4_000_000  # largest sample of rows, and its largest number of values
+N_NEIGHBOURS = 3  # nearest rows that count as neighbours
+NEAR_CHANCE = 0.1  # share of neighbours together, beyond chance: with less, clusters say next to nothing
+MIN_OF_KMEANS = 0.8  # share of what k-means keeps together: with less, the network has lost structure
+KMEANS_INIT = 4  # n_init of that k-means
+ROWS_PER_CLUSTER = 10  # sampled rows per cluster: with fewer, most neighbours are in other clusters anyway
 
 
 def check_result(best: Run, runs: Sequence[Run], data: Data, *, by_distance: bool) -> dict[str, Any]:

@@ -20,13 +20,13 @@ from . import networks
 if TYPE_CHECKING:
     from .base import PrototypeClusterer
 
-# A network is kept where its clusters cut fewer edges of the neighbour graph than k-means on the rows: fewer than this
-# share, less FEW_ROWS over the root of the number of rows, since few rows say little.
+# A network is kept if its clusters cut clearly fewer edges of the neighbour graph than k-means on the rows: less than
+# CLEARLY_LESS - FEW_ROWS / √n times as many, since few rows are little evidence.
 CLEARLY_LESS, FEW_ROWS = 0.95, 3.0
-# Where columns of two values are among the others, each with more than RARE of the rows, neighbours share them, and a
-# cut along them is next to free. K-means on the rows is kept there as long as it cuts no more than this.
+# If there are binary columns, with more than RARE of the rows on either side, neighbours share their values, and a cut
+# along them costs almost nothing. Then k-means on the rows is kept unless it cuts more than WITH_CATEGORIES.
 WITH_CATEGORIES, RARE = 0.1, 0.05
-MIN_ROWS = 100  # rows: fewer say too little of who belongs to whom
+MIN_ROWS = 100  # fewer rows are too little evidence for a network
 
 
 def _smallest(value: Callable[[Run], float]) -> Callable[[list[Run]], int]:

@@ -47,7 +47,7 @@ def fit_each(pairs: Sequence[tuple[E, Any]]) -> list[E]:
     records = [id(c) for estimator, _ in beside for c in estimator.callbacks if isinstance(c, TrainingRecord)]
     if len(set(records)) < len(records):
         raise ValueError("A TrainingRecord watches one fit: give every estimator its own.")
-    given: dict[tuple[int, str], UserInput] = {}  # a table may be read in more than one way
+    given: dict[tuple[int, str], UserInput] = {}  # by data and `columns`, which may read a table in different ways
     keys = [(id(X), repr(estimator.columns)) for estimator, X in beside]
     for key, (estimator, X) in zip(keys, beside, strict=True):
         if key not in given:

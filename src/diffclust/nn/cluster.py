@@ -24,24 +24,24 @@ Start = Literal["random", "k-means++", "k-means", "neighbours", "kept"]
 
 
 class Sphere(Protocol):
-    """The arithmetic of the unit sphere, which an engine may do in a faster way."""
+    """The arithmetic of the unit sphere, which the engine can replace by faster kernels."""
 
     def unit_rows(self, x: Tensor) -> Tensor:
         """Rows of length one, differentiable."""
         ...
 
     def step(self, weight: Tensor, pull: Tensor, mass: Tensor, step: float | Tensor, length: float) -> None:
-        """Each row of `weight`, of this length, a step of step · length towards its row of `pull`, less where its mass
-        is below one, and back onto the sphere."""
+        """Move each row of `weight`, which has this length, by step · length towards its row of `pull`, and project it
+        back onto the sphere. With a mass below one the step is smaller by that factor."""
         ...
 
     def nearest(self, z: Tensor, weight: Tensor, alpha: float, factor: float, constant: float) -> tuple[Tensor, Tensor]:
-        """The largest W_j·z_i of each row, (b,), and the mean over rows of `factor · (|z_i|² - W_j·z_i / α) + constant`
-        with that j, differentiable."""
+        """The index j of the largest W_j·z_i for each row, (b,), and the mean over rows of `factor · (|z_i|² - W_j·z_i
+        / α) + constant` with that j, differentiable."""
         ...
 
     def sums(self, z: Tensor, owner: Tensor, n_clusters: int) -> tuple[Tensor, Tensor]:
-        """Of the rows of each cluster, (k, d), and their number, (k,)."""
+        """The sum of the rows of each cluster, (k, d), and their number, (k,)."""
         ...
 
 
@@ -78,7 +78,7 @@ class ClusterLayer(nn.Module):
 
     weight: nn.Parameter  # W (k, d)
     arithmetic: ClassVar[Sphere] = PlainSphere()
-    temperature: float | None = None  # of probabilities, where the layer has its own
+    temperature: float | None = None  # of probabilities, if the layer defines it
 
     def __init__(
         self,
@@ -139,7 +139,7 @@ class ClusterLayer(nn.Module):
         if len(z) < self.n_clusters:
             raise ValueError(f"{len(z)} rows are too few for n_clusters={self.n_clusters} clusters.")
         if how == "k-means":
-            # a poor start is never undone later, and thirty tries on a few rows cost next to nothing
+            # training does not repair poor initial centres, and thirty tries on few rows cost next to nothing
             self.set_centers(kmeans(z, self.n_clusters, n_init=30 if len(z) <= 10_000 else 10).centers)
         elif how == "k-means++":
             self.set_centers(kmeans_plus_plus(z, self.n_clusters))
@@ -167,7 +167,7 @@ class ClusterLayer(nn.Module):
         """W_j·z_i + b_j for normalised rows: (b, d) -> (b, k), in the precision of the rows or better."""
         dtype = torch.promote_types(z.dtype, self.weight.dtype)
         z, weight = z.to(dtype), self.weight.to(dtype)
-        with without_autocast(z.device):  # distances are differences: no room for bf16
+        with without_autocast(z.device):  # distances are differences, for which bf16 is too coarse
             if self.sphere:
                 return F.linear(z, weight) - self.alpha
             bias = -weight.square().sum(1) / (4 * self.alpha) if self.bias is None else self.bias.to(dtype)
@@ -190,8 +190,8 @@ class ClusterLayer(nn.Module):
         return torch.sub(z.to(logits.dtype).square().sum(1, keepdim=True), logits, alpha=1 / self.alpha)
 
     def nearest(self, z: Tensor, factor: float = 1.0, constant: float = 0.0) -> tuple[Tensor, Tensor]:
-        """On the sphere, of rows already normalised: the nearest centre of each, (b,), and the mean of
-        `factor · |z_i - Ω_j|² + constant` over rows and their nearest centres."""
+        """For normalised rows on the sphere: the nearest centre of each, (b,), and the mean over rows of `factor · |z_i
+        - Ω_j|² + constant` with that centre."""
         dtype = torch.promote_types(z.dtype, self.weight.dtype)
         with without_autocast(z.device):
             return self.arithmetic.nearest(z.to(dtype), self.weight.to(dtype), self.alpha, factor, constant + factor)
@@ -239,7 +239,7 @@ class ClusterLayer(nn.Module):
 
     @torch.no_grad()
     def sums(self, z: Tensor, owner: Tensor) -> tuple[Tensor, Tensor]:
-        """What `step_` wants of rows already normalised and the clusters they are in."""
+        """The arguments of `step_`, from normalised rows and their clusters."""
         with without_autocast(z.device):
             return self.arithmetic.sums(z.to(self.weight.dtype), owner, self.n_clusters)
 

@@ -10,7 +10,7 @@ For the k nearest neighbours of row i, at distances d_i1 <= ... <= d_ik, this gi
 import torch
 from torch import Tensor
 
-OVERSAMPLING = 4  # as many are looked at as are wanted, since products order them up to rounding, and some may be equal
+OVERSAMPLING = 4  # times as many candidates as neighbours: matrix products order them only up to rounding
 
 
 @torch.no_grad()

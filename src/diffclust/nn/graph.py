@@ -9,7 +9,7 @@ from .ops import squared_distances
 
 Graph = Literal["knn", "full"]
 
-MEDIAN_OF = 256  # distances that a median is found from
+MEDIAN_OF = 256  # a median is taken of about this many distances
 
 
 def affinity(z: Tensor, n_neighbors: int = 5, graph: Graph = "knn") -> Tensor:

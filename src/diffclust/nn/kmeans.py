@@ -17,8 +17,8 @@ from .ops import squared_distances
 
 TOLERANCE = 1e-4  # scikit-learn's
 SCORES_AT_ONCE = 2**24  # numbers that starts which move together may hold
-SAME_INERTIA = 1e-6  # share by which the inertia of equal results may differ
-COPIED_AT_ONCE = 2**27  # numbers that come from the host at a time
+SAME_INERTIA = 1e-6  # relative difference up to which two inertias count as equal
+COPIED_AT_ONCE = 2**27  # numbers copied from the host at a time
 
 
 class KMeansResult(NamedTuple):

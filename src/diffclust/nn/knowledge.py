@@ -20,28 +20,28 @@ from .cluster import ClusterLayer
 from .kmeans import draw_proportional, kmeans, lloyd
 from .ops import one_hot, squared_distances
 
-MIN_TEMPERATURE = 1e-3  # T at least, as a share of the mean distance
-PIECES = 5  # times the clusters, that linked rows are to join
+MIN_TEMPERATURE = 1e-3  # smallest T, as a share of the mean distance
+PIECES = 5  # k-means finds this many times as many pieces, which links then merge into clusters
 
 
 class Knowledge(NamedTuple):
-    """Of the rows of a data set, by their positions."""
+    """What is known about some rows of a data set, by their positions."""
 
-    rows: Tensor  # (m,) whose cluster is known
-    labels: Tensor  # (m,) which it is
-    pairs: Tensor  # (p, 2) rows that are together, or apart
-    same_cluster: Tensor  # (p,) bool
+    rows: Tensor  # (m,) rows of known cluster
+    labels: Tensor  # (m,) these clusters
+    pairs: Tensor  # (p, 2) linked rows
+    same_cluster: Tensor  # (p,) bool: must-link or cannot-link
 
     def to(self, device: torch.device) -> "Knowledge":
         return Knowledge(*(part.to(device) for part in self))
 
     def digest(self) -> str:
-        """Of all of it."""
+        """A hash of all of it."""
         parts = (repr(part.tolist()).encode() for part in self)
         return hashlib.sha256(b"/".join(parts)).hexdigest()
 
     def share_satisfied(self, labels: Tensor) -> float:
-        """The share of all this that holds of labels (n,)."""
+        """The share of these facts that the labels (n,) satisfy."""
         alike = labels[self.pairs[:, 0]] == labels[self.pairs[:, 1]]
         holds = torch.cat([labels[self.rows] == self.labels, alike == self.same_cluster])
         return holds.double().mean().item()

@@ -16,10 +16,10 @@ from .kmeans import kmeans
 from .neighbours import NeighbourGraph, neighbour_loss
 from .ops import one_hot
 
-STEPS = 300  # at most; few rows need no more steps than they are
-FIRST_LR = 0.5  # the first step's, in units in which neighbours are about one apart; it falls to nothing
-NEAR_PER_ROW, FAR_PER_ROW = 3, 6  # neighbours and others that a row meets in a step
-PLACED_AMONG = 5  # rows that one which was not laid out is put among
+STEPS = 300  # largest number of steps; n rows get at most n
+FIRST_LR = 0.5  # learning rate of the first step, in units of about the distance of neighbours; it falls to zero
+NEAR_PER_ROW, FAR_PER_ROW = 3, 6  # neighbours and random other rows per row and step
+PLACED_AMONG = 5  # a row outside of the layout is placed at the weighted mean of this many of its rows
 DISTANCES_AT_ONCE = 2**24  # distances held at a time
 
 Find = Callable[[Tensor], tuple[Tensor, Tensor]]  # rows (n, d) to centres (k, d) and labels (n,)

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from .cluster import ClusterLayer, Start
 from .ops import hard, softmax, squared_distances
 
-MIN_VARIANCE = 1e-3  # of the rows' mean variance: no component is narrower
+MIN_VARIANCE = 1e-3  # smallest variance of a component, as a share of the rows' mean variance
 
 
 class GaussianMixture(ClusterLayer):

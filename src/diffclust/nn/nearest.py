@@ -14,11 +14,11 @@ from torch import Tensor
 
 from .ops import largest
 
-SCORES_AT_ONCE = 2**19  # scores that a processor goes over at a time: they should stay in its cache
+SCORES_AT_ONCE = 2**19  # scores computed at a time, so that they stay in the cache
 # Up to MANY_CENTERS, centres are compared one after the other, for many rows at once. Above FEW_CENTERS, a product then
 # says which one is marked as the largest: it is exact for whole numbers up to MANY_CENTERS, in bfloat16 too.
 FEW_CENTERS, MANY_CENTERS = 64, 256
-PART = 1024  # rows that one program on a GPU adds up
+PART = 1024  # rows that one GPU program adds up
 # Rows and centres of a tile, stages, warps, and whether the best of each column is kept until the end: of some ten the
 # fastest on an H200, for 128 columns.
 SPLIT_CONFIG, HALF_CONFIG = (128, 128, 2, 8, False), (128, 64, 2, 8, True)
@@ -84,7 +84,7 @@ def upcast(x: Tensor) -> Tensor:
 
 
 def sums_by_key(x: Tensor, keys: Tensor, rows: Tensor | None, n_keys: int) -> tuple[Tensor, Tensor]:
-    """The sum of x[rows], or of x, of each key, and how many there are."""
+    """The sum of x[rows] (or of x) for each key, and their number."""
     counts = torch.bincount(keys, minlength=n_keys)
     if x.is_cuda:
         order = keys.argsort(stable=True)
@@ -100,16 +100,16 @@ def sums_by_key(x: Tensor, keys: Tensor, rows: Tensor | None, n_keys: int) -> tu
 
 
 def parts(n: int, scores: int, d: int) -> list[slice]:
-    """n rows of d numbers, which get `scores` each, as they go through the cache."""
+    """Split n rows of d numbers, with `scores` each, into parts that fit into the cache."""
     size = max(64, SCORES_AT_ONCE // (scores + d // 4))  # rows are read once or twice, scores again and again
     return [slice(start, min(start + size, n)) for start in range(0, n, size)]
 
 
 class Scores:
-    """Some centres (s, k, d), to which rows are compared a part at a time: x·c_j - |c_j|²/2 is largest for the nearest.
+    """Scores of rows against centres (s, k, d): x·c_j - |c_j|²/2 is largest for the nearest centre.
 
-    What is computed for a part takes the place of what was for the one before: fresh memory would cost as much as the
-    arithmetic. Of few centres the largest is found between lines of memory, of many within one.
+    Scores of a part overwrite those of the part before, because allocating memory would take as long as the arithmetic.
+    With few centres the memory layout is centres by rows, with many it is rows by centres.
     """
 
     def __init__(self, shape: Sequence[int], dtype: torch.dtype, device: torch.device, rows: int) -> None:

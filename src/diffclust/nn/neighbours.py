@@ -25,18 +25,18 @@ from .kmeans import kmeans_plus_plus, lloyd
 Metric = Literal["euclidean", "cosine"]
 
 A, B = 1.9328, 0.7905  # of q, for UMAP's min_dist = 0: neighbours may lie on one another
-EXACT_UP_TO = {"cpu": 1e11, "cuda": 2e14}  # products n² d, some seconds' work; beyond, only near cells are searched
-PROBED_CELLS = 16  # cells a row's neighbours are looked for in, of about √n
+EXACT_UP_TO = {"cpu": 1e11, "cuda": 2e14}  # n² d up to which all pairs are compared, in some seconds
+PROBED_CELLS = 16  # nearest cells in which neighbours are searched, of about √n
 DISTANCES_AT_ONCE = {"cpu": 2**22, "cuda": 2**28}  # distances held at a time
-GROUP = 32  # entries whose minimum is looked at first
-MAX_PRODUCTS = 2e9  # of values that are not zero, and of rows: some seconds' work
-DISTANCE_FLOOR = 1e-4  # added to squared distances, whose logarithm is taken
+GROUP = 32  # entries of a group, whose minimum is computed first
+MAX_PRODUCTS = 2e9  # products of nonzero values, or pairs of rows, up to which a search takes some seconds
+DISTANCE_FLOOR = 1e-4  # added to squared distances before taking logarithms
 NEIGHBOURS = 15  # UMAP's default
 REPELLED = 5.0  # rows drawn at random for each neighbour: UMAP's default
 
 
 class Nearest(NamedTuple):
-    """Of each row its nearest others, nearest first."""
+    """The nearest other rows of each row, nearest first."""
 
     places: Tensor  # (n, k)
     distance: Tensor  # (n, k)
@@ -92,7 +92,7 @@ def neighbours_by_words(rows: sp.csr_matrix, n_neighbors: int = NEIGHBOURS) -> N
 
 
 def _block(x: Tensor, n_others: int) -> int:
-    """How many rows are compared with so many others at a time."""
+    """The number of rows that are compared with this many others at a time."""
     return max(1, DISTANCES_AT_ONCE.get(x.device.type, DISTANCES_AT_ONCE["cpu"]) // n_others)
 
 
