@@ -24,7 +24,7 @@ from ..nn.ops import hard
 from .autoencoder import AutoencoderClusterer, paper_settings
 
 ROWS_AT_ONCE = 4096  # rows embedded at a time
-LLOYD_PASSES = 10  # epochs="auto": k-means has placed the centres already
+LLOYD_PASSES = 10  # epochs="auto", because k-means has placed the centres already
 
 
 class AEKMeansModel(ClusterModel):

@@ -35,7 +35,7 @@ class AutoencoderClusterer(PrototypeClusterer):
     layer_epochs: int = knob(0, low=0)
     rescale: bool | Literal["mean"] = True
 
-    own_optimizer: ClassVar[bool] = False  # `optimizer` and `lr` are for the clustering alone: Adam pretrains
+    own_optimizer: ClassVar[bool] = False  # whether `optimizer` and `lr` are for clustering only, and Adam pretrains
 
     def build_clusters(self, autoencoder: Autoencoder) -> ClusterLayer:
         """The method's cluster layer for this network."""

@@ -80,7 +80,7 @@ class CrossMetricModel(ClusterModel):
         self.forget_rows()
 
     def forget_rows(self) -> None:
-        """They are the ones being trained on, so no part of the model that is kept."""
+        """Remove the labels of the training rows, which are not part of the fitted model."""
         labels = torch.empty(0, dtype=torch.long, device=self.clusters.weight.device)
         self.register_buffer("labels", labels, persistent=False)
 
@@ -101,7 +101,7 @@ class CrossMetricModel(ClusterModel):
             self.guard.check(self.sizes())
 
     def sizes(self) -> Tensor:
-        """Of the clusters, at the last look."""
+        """Cluster sizes, by the current labels."""
         return self.labels.bincount(minlength=self.clusters.n_clusters)
 
     def before_epoch(self, epoch: int, data: Data) -> None:
@@ -132,10 +132,10 @@ class CrossMetricModel(ClusterModel):
 
     @torch.no_grad()
     def refresh_labels(self, data: Data) -> None:
-        """At all rows: the clusters' frequencies, and how many labels have changed."""
+        """Update the frequencies and labels from all rows, and count how many labels have changed."""
         with self.evaluating():
             closeness = data.map(lambda x: torch.stack(self.clusters.closeness(self.embed(x)), dim=1))  # (n, 1 + m, k)
-        if not closeness.isfinite().all():  # the loop will go back to a finite state, and the last look suits that one
+        if not closeness.isfinite().all():  # the loop will restore a finite state, whose labels are kept
             return
         self.clusters.count(closeness)
         labels = log_balance(closeness[:, 0], self.clusters.frequencies[0], self.clusters.powers[0]).argmax(1)
@@ -151,7 +151,7 @@ class CrossMetricModel(ClusterModel):
 
     def after_training(self, data: Data) -> None:
         super().after_training(data)
-        self.refresh_labels(data)  # so that f is the trained model's
+        self.refresh_labels(data)  # f of the trained model
         self.forget_rows()
         self.note_if_settled(f"fewer labels changed than tolerance={self.tolerance:g}")
 

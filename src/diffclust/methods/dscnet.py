@@ -43,10 +43,10 @@ from ..nn.cluster import ClusterLayer
 from .ssc import join_strays, spectral_labels
 from .transductive import TransductiveClusterer
 
-FIRST_COEFFICIENT = 1e-8  # every coefficient at the start, the authors'
+FIRST_COEFFICIENT = 1e-8  # initial value of every coefficient, as in the authors' code
 MAPS = (15,)  # of the authors' network for COIL-20: one convolution of stride 2
-BATCH = 256  # rows a step while the autoencoder is trained alone
-COPIES = 8  # of C: its gradient, Adam's two means, what a step holds
+BATCH = 256  # batch size while the autoencoder is trained alone
+COPIES = 8  # tensors of the size of C in memory: its gradient, Adam's moments, intermediate results
 
 
 class DSCNetModel(ClusterModel):
@@ -78,7 +78,7 @@ class DSCNetModel(ClusterModel):
 
 
 class Unwatched(contextlib.nullcontext[None]):
-    """Nobody is told of the epochs."""
+    """No callbacks."""
 
     callbacks: list[Callback] = []  # noqa: RUF012
 
@@ -178,7 +178,7 @@ class DSCNet(TransductiveClusterer):
             )
 
     def _restart(self, data: Data, parts: Data, seed: int) -> Restart:
-        """The autoencoder alone, on parts of the data, then all together on all rows."""
+        """Train the autoencoder alone in batches, then everything together on all rows at once."""
         randomness = Randomness(seed, data.device)
         with randomness.borrowed():
             network = self._network(data)

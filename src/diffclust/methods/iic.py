@@ -25,7 +25,7 @@ from ..nn.autoencoders import Autoencoder
 from ..nn.cluster import ClusterLayer
 from .partners import PartnerClusterer, PartnerModel
 
-MIN_SHARE = 1e-8  # shares of P below count as this much
+MIN_SHARE = 1e-8  # lower bound of the entries of P
 
 
 def mutual_information(joint: Tensor, weight: float = 1.0) -> Tensor:

@@ -39,7 +39,7 @@ from ..nn.cluster import ClusterLayer
 from ..nn.ops import hard
 from .moving import CenterUpdate, MovingCenters
 
-KEEP_FROM = 0.95  # of the effective clusters at the start: a state with fewer is not kept, however small its scatter
+KEEP_FROM = 0.95  # a state is kept only with at least this share of the initial effective number of clusters
 
 
 class KMeansNetModel(MovingCenters):
@@ -111,9 +111,8 @@ class KMeansNetModel(MovingCenters):
 
     @torch.no_grad()
     def check_partition(self, data: Data) -> bool:
-        """Whether the guard is content with the hard partition: its sizes, and its scatter, the share of the
-        embedding's variance left inside clusters. Both are shares, so that it does not matter that before training
-        every process has counted every row."""
+        """Let the guard check the sizes and the scatter (share of the variance within clusters) of the hard partition.
+        Both are relative, so it does not matter that before training every process has counted all rows."""
         if not self.guard:
             return True
         sums, members, squares = data.total(self.sums, self.members, self.squares)

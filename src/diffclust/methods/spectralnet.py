@@ -46,13 +46,13 @@ from ..nn.neighbours import nearest_neighbours
 from ..nn.ops import squared_distances
 from .prototypes import PrototypeDecoding
 
-SIAMESE_NEIGHBOURS = 2  # nearest codes of a row that the Siamese network takes for its neighbours
-MARGIN = 1.0  # how far apart others should be
-NEWTON_STEPS = 25  # steps to an inverse root: as many as a share of 1e-12 of the largest eigenvalue needs
+SIAMESE_NEIGHBOURS = 2  # nearest codes of a row that count as neighbours for the Siamese network
+MARGIN = 1.0  # smallest distance that other rows should have
+NEWTON_STEPS = 25  # for an inverse root: enough for eigenvalues down to 1e-12 of the largest
 RIDGE = 1e-6  # added to the eigenvalues of FᵀF / m, as a share of their mean
 MAX_ROWS = 50_000  # rows from which the last M is found
-BATCH = 1024  # batch_size="auto": a row should have neighbours in its batch
-STEPS = 800  # epochs="auto"
+BATCH = 1024  # batch_size="auto": rows should have neighbours in their batch
+STEPS = 800  # epochs="auto": this many steps
 
 
 def layers(widths: Sequence[int]) -> nn.Sequential:
@@ -103,7 +103,7 @@ class SpectralNetModel(PrototypeDecoding):
         self.forget_rows()
 
     def forget_rows(self) -> None:
-        """What is known of the rows being trained on is no part of the model that is kept."""
+        """Remove tensors of the training rows, which are not part of the fitted model."""
         for name in ("codes", "places", "scale"):
             self.register_buffer(name, torch.empty(0, device=self.whitening.device), persistent=False)
 
@@ -120,12 +120,13 @@ class SpectralNetModel(PrototypeDecoding):
             some = self.places[data.draw(data.batch_size)]
             near = min(self.n_neighbors, len(some) - 1)
             self.scale = nearest_neighbours(some, near).distance[:, -1].median().square().clamp_min(1e-12)
-            self.take_in_units_of_their_spread()
+            self.standardise_codes()
             self.make_orthonormal(self.codes[data.draw(data.batch_size)])
 
     @torch.no_grad()
-    def take_in_units_of_their_spread(self) -> None:
-        """The map's first layer begins as if codes had mean 0 and spread 1: tanh is flat where large ones would end."""
+    def standardise_codes(self) -> None:
+        """Standardise the codes within the first layer of the map: tanh would be flat for the outputs of large
+        codes."""
         first = next(layer for layer in self.map.modules() if isinstance(layer, nn.Linear))
         first.weight.div_(self.codes.var(0, correction=0).mean().sqrt().clamp_min(1e-12))
         first.bias.sub_(first.weight @ self.codes.mean(0))

@@ -34,8 +34,8 @@ from ..estimator.settings import check_device, hyperparameters
 from ..nn.self_expression import self_expression
 from .transductive import TransductiveClusterer
 
-MIN_SHARE = 0.1  # of a mean cluster's size: a smaller piece of the graph is no cluster
-DENSE_UP_TO = 2500  # rows up to which all eigenvectors are found at once: four seconds
+MIN_SHARE = 0.1  # a component of the graph with a smaller share of the mean cluster size is no cluster
+DENSE_UP_TO = 2500  # rows up to which all eigenvectors are computed: four seconds
 
 
 @hyperparameters

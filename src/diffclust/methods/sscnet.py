@@ -40,8 +40,8 @@ from .sscnet_paper import PaperModel
 from .sscnet_rows import NeighbourModel
 from .subspace_check import lie_near_subspaces
 
-STEPS_OF_DICTIONARY, MOST_EPOCHS = 150, 50  # of a dictionary of rows alone
-ONLINE = 0.1  # fraction of the way a centre moves to the mean of its rows in a batch of 256; less for smaller batches
+STEPS_OF_DICTIONARY, MOST_EPOCHS = 150, 50  # of pretraining, for a dictionary of rows
+ONLINE = 0.1  # how far a centre moves towards the mean of its rows in a batch of 256; less for smaller batches
 
 
 @hyperparameters

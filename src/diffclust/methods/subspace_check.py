@@ -10,10 +10,10 @@ from ..engine.rows import Rows, TensorRows
 from ..estimator import networks
 from .ssc import self_affinity, spectral_labels, unit_length
 
-MAX_ROWS = 400  # rows
-ALPHA = 5.0  # how closely a row is written by the others
+MAX_ROWS = 400  # largest sample of rows
+ALPHA = 5.0  # `alpha` of SSC: how closely a row is reconstructed by the others
 N_NEIGHBOURS = 10
-CLEARLY_LESS = 0.7
+CLEARLY_LESS = 0.7  # rows lie near subspaces if the cut is below this share of the neighbour graph's
 
 
 def lie_near_subspaces(rows: Rows, k: int) -> bool:

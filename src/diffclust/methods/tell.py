@@ -28,7 +28,7 @@ from ..nn.cluster import ClusterLayer
 from ..nn.ops import largest
 from .moving import CenterUpdate, MovingCenters
 
-LAMBDA = 0.01  # the authors' weight, in which `clustering_loss` is always given
+LAMBDA = 0.01  # the authors' weight; `clustering_loss` is always reported with it
 HOLD_SHARE = 0.5  # share of the epochs in which rows keep their initial clusters from the layout
 ALPHA = 1e-3  # length of the authors' W is 2α: only there does Adadelta act as a plain step (section 2.2.3)
 
@@ -70,7 +70,7 @@ class TELLModel(MovingCenters):
         return {"reconstruction": self.autoencoder.reconstruction_loss(batch.x, z), "clustering": clustering}
 
     def pull(self, batch: Batch, z: Tensor) -> Tensor:
-        """λ times the mean of `spread` over rows already normalised; and finds `owner`, the centre of each."""
+        """λ times the mean of `spread` over normalised rows; also stores `owner`, the centre of each row."""
         clean = batch.x is batch.clean or self.moving_centers
         if self.clusters.sphere and self.initial_labels is None and clean:
             factor = 1 / self.clusters.n_clusters
@@ -88,8 +88,8 @@ class TELLModel(MovingCenters):
         return own + 2 * (1 - 1 / self.clusters.n_clusters) if self.clusters.sphere else own
 
     def choose(self, batch: Batch, logits: Tensor) -> Tensor:
-        """a = argmax_j W_j·h, or where the row began. Where training sees changed samples, the unchanged one decides:
-        its centre is what all its versions are pulled to."""
+        """a = argmax_j W_j·h, or the initial cluster of the row while that is held. With augmentation the original
+        sample decides, so that all its versions are pulled to the same centre."""
         if self.initial_labels is not None and self.all_labelled:
             return self.initial_labels[batch.index]
         if batch.x is not batch.clean and not self.moving_centers:
