@@ -19,11 +19,12 @@ import pytest
 import torch
 from sklearn.datasets import load_digits, make_blobs
 from sklearn.utils.estimator_checks import check_estimator
+from torch.utils.data import IterableDataset
 
 import diffclust
 from diffclust import callbacks, cli
 from diffclust.engine import loop
-from diffclust.engine.accelerate.capture import Steps
+from diffclust.engine.accelerate.capture import StepRunner
 from diffclust.engine.runtime import Randomness
 from diffclust.estimator.base import PrototypeClusterer
 from diffclust.explain import gradients
@@ -83,7 +84,7 @@ _narrow()
 
 # Attributions along the way from the baseline: by few points, where their values are not the point. The module-scoped
 # fixture `usual_integrals` has as many as users have.
-FEW_POINTS = {"PANEL": 4, "HALVINGS": 0}
+FEW_POINTS = {"PANEL_POINTS": 4, "HALVINGS": 0}
 USUAL_POINTS = {name: getattr(gradients, name) for name in FEW_POINTS}
 
 
@@ -97,7 +98,7 @@ _integrate_by(FEW_POINTS)
 
 def train(phases, seeds=(0,), *, capture=None, stack=None):
     """Phases to their ends, side by side, each with the random numbers of its seed; their histories."""
-    steps = Steps(phases[0].data.device, capture=capture, stack=stack)
+    steps = StepRunner(phases[0].data.device, capture=capture, stack=stack)
     members = [(phase, Randomness(seed, phase.data.device)) for phase, seed in zip(phases, seeds, strict=True)]
     for phase, randomness in members:
         with randomness.borrowed():
@@ -115,6 +116,25 @@ def train(phases, seeds=(0,), *, capture=None, stack=None):
                 with randomness.borrowed():
                     phase.finish()
     return [phase.history for phase in phases]
+
+
+def subspaces(seed=0, k=4, dim=4, ambient=14, n=30, noise=0.03):
+    """Rows of unit length in k subspaces in general position, with a little noise, and which each is in."""
+    rng = np.random.default_rng(seed)
+    bases = [np.linalg.qr(rng.normal(size=(ambient, dim)))[0] for _ in range(k)]
+    x = np.concatenate([rng.normal(size=(n, dim)) @ basis.T for basis in bases])
+    x /= np.linalg.norm(x, axis=1, keepdims=True)
+    return x + noise * rng.normal(size=x.shape), np.repeat(np.arange(k), n)
+
+
+class Stream(IterableDataset):
+    """Items that can only be gone through from the first to the last."""
+
+    def __init__(self, items):
+        self.items = items
+
+    def __iter__(self):
+        return iter(self.items)
 
 
 def failed_checks(estimator, expected=None):

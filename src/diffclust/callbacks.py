@@ -11,11 +11,11 @@ import torch
 
 from .engine.checkpoint import pack, unpack
 from .engine.data import Data
-from .engine.disk import read_regular, written_whole
+from .engine.disk import atomic_write, read_regular
 from .engine.distributed import current_processes
 from .engine.model import ClusterModel
+from .engine.overclustering import OVERCLUSTERING
 from .engine.phase import Callback, Progress
-from .engine.wide import OVER
 from .metrics import accuracy, ari, nmi
 
 __all__ = [
@@ -149,7 +149,7 @@ class TrainingRecord:
         with progress.model.evaluating(), torch.no_grad():
             z = progress.data.map(model.embed, index.to(progress.data.device))
             frame = {"phase": progress.phase, "epoch": progress.epoch, "losses": progress.losses, "embedding": z.cpu()}
-            if model is progress.model and progress.phase != OVER:
+            if model is progress.model and progress.phase != OVERCLUSTERING:
                 centers = model.clusters.centers
                 frame["labels"] = model.clusters.logits(z.double()).argmax(1).cpu()
                 frame["centers"] = centers.detach().cpu().clone()
@@ -181,7 +181,7 @@ class TrainingRecord:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Save to one file of tensors and JSON, without pickle."""
-        with written_whole(path) as part:
+        with atomic_write(path) as part:
             part.write_bytes(self.to_bytes())
 
     def to_bytes(self) -> bytes:

@@ -327,12 +327,12 @@ def _stored(name: str, what: str, fetch: Callable[[], Arrays] | None) -> tuple[A
 
 def _keep(path: Path, arrays: Arrays) -> None:
     """Write to the cache; whole or not at all, so that a kill leaves no half file."""
-    aside = path.with_name(f"{path.name}.{os.getpid()}.part")
+    part = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with aside.open("wb") as stream:
+        with part.open("wb") as stream:
             np.savez_compressed(stream, **arrays)  # type: ignore[arg-type]
-        aside.replace(path)
+        part.replace(path)
     except OSError as error:
         warnings.warn(f"{path} could not be written, so it will be fetched again ({error}).", stacklevel=2)
 

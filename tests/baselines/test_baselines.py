@@ -13,7 +13,7 @@ from sklearn.cluster import AgglomerativeClustering
 from sklearn.datasets import make_blobs
 from sklearn.metrics import adjusted_rand_score
 
-from conftest import failed_checks
+from conftest import failed_checks, subspaces
 from diffclust import baselines
 from diffclust.baselines import BASELINES, ZAC, Spectral
 from diffclust.metrics import accuracy
@@ -26,15 +26,6 @@ PAIRS = ["njw", "lsr1", "lsr2", "lrr", "lrsc", "smr", "agglomerative-average", "
 @pytest.fixture(scope="module")
 def blobs():
     return make_blobs(150, 5, centers=4, cluster_std=0.5, random_state=2)
-
-
-def subspaces(seed=0, k=4, dim=3, ambient=20, n=30, noise=0.01):
-    """Rows of unit length in subspaces in general position, and a little noise."""
-    rng = np.random.default_rng(seed)
-    bases = [np.linalg.qr(rng.normal(size=(ambient, dim)))[0] for _ in range(k)]
-    x = np.concatenate([rng.normal(size=(n, dim)) @ basis.T for basis in bases])
-    x /= np.linalg.norm(x, axis=1, keepdims=True)
-    return x + noise * rng.normal(size=x.shape), np.repeat(np.arange(k), n)
 
 
 def parts(seed=0, k=4, n=30):
@@ -62,7 +53,7 @@ def test_blobs_are_found(name, dtype, blobs):
 
 @pytest.mark.parametrize("name", SUBSPACES)
 def test_subspaces_are_found(name):
-    X, y = subspaces()
+    X, y = subspaces(dim=3, ambient=20, noise=0.01)
     assert accuracy(y, BASELINES[name](X, 4, 0)) >= 0.95
     assert accuracy(y, BASELINES["kmeans"](X, 4, 0)) < 0.6
 

@@ -613,12 +613,12 @@ def test_compare_every_method_without_labels(works, tmp_path, kind, digits):
 
 
 def test_compare_takes_a_sample_of_a_large_file(run, tmp_path, blobs, monkeypatch):
-    from diffclust.reading import parts
+    from diffclust.reading import large_tables
 
     X, y = blobs
     rows_csv(tmp_path, X, y)
-    monkeypatch.setattr(parts, "LARGE", 1000)
-    monkeypatch.setattr(parts, "SAMPLE", 7 * 40)  # cells
+    monkeypatch.setattr(large_tables, "LARGE_FILE", 1000)
+    monkeypatch.setattr(large_tables, "SAMPLE_CELLS", 7 * 40)  # cells
     code, _, err = run("compare", "x.csv", "-k", 3, "--methods", "kmeans", "--seeds", 1, *HERE, "--out", "runs.csv")
     assert (code, err) == (
         0,

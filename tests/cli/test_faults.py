@@ -98,8 +98,8 @@ def test_killed_at_any_moment_all_files_are_of_one_save(tmp_path, monkeypatch, o
 
     with monkeypatch.context() as patch:
         patch.setattr(owner, operation, call)
-        patch.setattr(saving_folder._Switch, "_go_back", lambda self: None)  # who is killed does nothing more
-        patch.setattr(saving_folder._Switch, "_clean", lambda self: None)
+        patch.setattr(saving_folder._Replacement, "_roll_back", lambda self: None)  # who is killed does nothing more
+        patch.setattr(saving_folder._Replacement, "_clean", lambda self: None)
         with pytest.raises(Killed):
             saving_folder.write_folder(tmp_path, NEW)
     found = read_folder(tmp_path, BESIDE)

@@ -33,8 +33,8 @@ OWN = {
     "CrossMetric": {"repair": False, "lr": 1e-4},
     "VaDE": {"repair": False},
 }
-DIVISIBLE = [method.estimator for method in METHODS if not method.load().indivisible]
-INDIVISIBLE = [method.estimator for method in METHODS if method.load().indivisible]
+DIVISIBLE = [method.estimator for method in METHODS if not method.load().why_not_shared]
+INDIVISIBLE = [method.estimator for method in METHODS if method.load().why_not_shared]
 KILLED_ROWS = 100
 KILLED = {"random_state": 0, "network": "dense", "pretrain_epochs": 2, "epochs": 4}
 

@@ -26,8 +26,8 @@ from diffclust import TELL
 from diffclust.callbacks import StopWhenLabelsSettle
 from diffclust.engine import checkpoint
 from diffclust.engine.checkpoint import CheckpointFolder, comparable, pack, unpack
-from diffclust.estimator import number
-from diffclust.nn.number import Choice
+from diffclust.estimator import n_clusters
+from diffclust.nn.n_clusters import Choice
 from processes import PROCESSES
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -70,7 +70,7 @@ def test_any_state_comes_back_as_it_was():
 
 
 @pytest.fixture(scope="module")
-def undisturbed():
+def without_caller_modes():
     """Fits that nothing disturbed, by method and settings."""
     return {}
 
@@ -87,16 +87,16 @@ KILLS = [
 
 @pytest.mark.parametrize(("method", "joint", "moment"), KILLS, indirect=["method"])
 def test_a_killed_fit_ends_with_the_labels_it_would_have_had(
-    method, quick, digits, undisturbed, tmp_path, moment, joint
+    method, quick, digits, without_caller_modes, tmp_path, moment, joint
 ):
     X = digits[0][:48]
     network = "auto" if method is diffclust.KMeansNet else "dense"  # with which it ends before the last moment
     n_init = 2 if method in (TELL, diffclust.KMeansNet) else 1
     settings = {"network": network, "pretrain_epochs": 3, "epochs": 4, "n_init": n_init, "batch_size": 24}
     settings |= {} if joint is None else {"joint": joint}
-    if (method, joint) not in undisturbed:
-        undisturbed[method, joint] = quick(4, **settings).fit(X)
-    whole = undisturbed[method, joint]
+    if (method, joint) not in without_caller_modes:
+        without_caller_modes[method, joint] = quick(4, **settings).fit(X)
+    whole = without_caller_modes[method, joint]
     model = quick(4, **settings, checkpoint=tmp_path, checkpoint_every=2, callbacks=[killer(*moment)])
     with pytest.raises(Killed):
         model.fit(X)
@@ -121,7 +121,7 @@ def test_without_a_seed_the_seeds_are_kept(quick, blobs, tmp_path):
 def test_without_a_seed_the_number_of_clusters_is_kept(digits, tmp_path, little_training, monkeypatch):
     settings = {"pretrain_epochs": 1, "epochs": 4, "device": "cpu", "checkpoint": tmp_path, "checkpoint_every": 1}
     looks = iter([Choice(3, [2, 3], [0.1, 0.2], [0.1, 0.2], [0.1, 0.2], 1.0), Choice(2, [], [], [], [], 1.0)])
-    monkeypatch.setattr(number, "_look", lambda estimator, given: next(looks))
+    monkeypatch.setattr(n_clusters, "_estimate", lambda estimator, given: next(looks))
     with pytest.raises(Killed):
         diffclust.TELL("auto", **settings, callbacks=[killer(0, "clustering", 1)]).fit(digits[0])
     model = diffclust.TELL("auto", **settings).fit(digits[0])

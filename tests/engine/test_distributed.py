@@ -213,7 +213,7 @@ def orders(parts, seed=0):
     for data in parts:
         with Randomness(seed, CPU).borrowed():
             feed = Feed(data)
-            feed.begin()
+            feed.begin_epoch()
         feeds.append(feed.order)
     return feeds
 
@@ -228,8 +228,8 @@ def test_parts_make_the_same_batches(n, batch_size, size):
 
 @pytest.mark.parametrize("size", [2, 3])
 def test_blocks_stay_with_their_process(size, monkeypatch):
-    monkeypatch.setattr(engine_rows, "BLOCK", 128)  # 32 rows
-    monkeypatch.setattr(engine_rows, "WINDOW", 4)
+    monkeypatch.setattr(engine_rows, "BLOCK_BYTES", 128)  # 32 rows
+    monkeypatch.setattr(engine_rows, "SHUFFLED_BLOCKS", 4)
     monkeypatch.setattr(ArrayRows, "window", 4)
     n = 1000
     rows = ArrayRows(np.arange(n, dtype=np.float32)[:, None], (1,), lambda x: x)

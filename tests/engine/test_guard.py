@@ -36,16 +36,16 @@ class Counter(Trainable):
 def test_sound_is_by_the_entropy_of_the_sizes():
     model = Counter()
     guard = Guard(model)
-    assert guard.look(torch.tensor([10, 10, 10, 10]))
+    assert guard.check(torch.tensor([10, 10, 10, 10]))
     assert guard.first == pytest.approx(4)
     model.value.fill_(1)
     shares = np.array([13, 12, 12, 3]) / 40
     assert np.exp(-(shares * np.log(shares)).sum()) > 3.2  # 0.8 of 4
-    assert guard.look(torch.tensor([13, 12, 12, 3]))
+    assert guard.check(torch.tensor([13, 12, 12, 3]))
     model.value.fill_(2)
-    assert not guard.look(torch.tensor([20, 19, 1, 0]))
+    assert not guard.check(torch.tensor([20, 19, 1, 0]))
     assert not model.finished
-    guard.go_back(7)
+    guard.restore(7)
     assert (model.value, model.finished) == (1, True)
     assert [(report.kind, "epoch 7" in report.message) for report in model.events] == [("collapse", True)]
 

@@ -186,7 +186,7 @@ class Decaying(Exploding):
         super().__init__()
         self.rates = []
 
-    def rate(self, epoch):
+    def lr_factor(self, epoch):
         return 0.9**epoch
 
     def before_epoch(self, epoch, data):
@@ -216,7 +216,7 @@ class Refreshing(Line):
     def after_step(self, batch):
         self.taken += 1
 
-    def figures(self):
+    def extra_metrics(self):
         return {"steps": self.taken}
 
 
@@ -259,7 +259,7 @@ def test_a_missing_device_is_a_clear_error():
         choose_device("nonsense")
 
 
-class Told(nn.Linear):
+class UserKnowledge(nn.Linear):
     def note(self, kind, message):
         pass
 
@@ -268,7 +268,7 @@ class Told(nn.Linear):
     "build", [lambda p: torch.optim.Adam(p, lr=0.1, fused=True), lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9)]
 )
 def test_a_run_can_fall_back_twice_to_one_state(build):
-    model = Told(2, 1)
+    model = UserKnowledge(2, 1)
     optimizer = build(model.parameters())
     set_rate(optimizer, 1.0)
 

@@ -31,7 +31,7 @@ def losses(network, optimizer, steps, device):
 
 @pytest.fixture(params=[2**16, 30], ids=["all together", "large ones alone"])
 def _large(request, monkeypatch):
-    monkeypatch.setattr(adadelta, "LARGE", request.param)
+    monkeypatch.setattr(adadelta, "LAUNCH_ALONE_FROM", request.param)
 
 
 @pytest.mark.usefixtures("_large")

@@ -92,7 +92,7 @@ class Killed(Exception):
 
 
 @pytest.fixture(scope="module")
-def undisturbed():
+def without_caller_modes():
     """Fits that nothing disturbed, by method and settings."""
     return {}
 
@@ -101,13 +101,13 @@ MOMENTS = [(0, "pretraining", 1), (1, "pretraining", 2), (0, "clustering", 0), (
 
 
 @pytest.mark.parametrize(("joint", "moment"), [*((None, m) for m in MOMENTS), (False, MOMENTS[-1])])
-def test_a_kill_at_any_moment(method, quick, digits, together, undisturbed, tmp_path, moment, joint):
+def test_a_kill_at_any_moment(method, quick, digits, together, without_caller_modes, tmp_path, moment, joint):
     if method is not TELL and moment not in MOMENTS[-2:]:
         pytest.skip("moments of pretraining are the engine's business, tried with one method")
     settings = {"network": "dense", "n_init": 2, "pretrain_epochs": 3, "epochs": 4}
     settings |= {} if joint is None else {"joint": joint}
-    if (method, joint) not in undisturbed:
-        undisturbed[method, joint] = quick(4, **settings).fit(digits[0][:64])
+    if (method, joint) not in without_caller_modes:
+        without_caller_modes[method, joint] = quick(4, **settings).fit(digits[0][:64])
     together()
     left = [moment]
 
@@ -120,7 +120,7 @@ def test_a_kill_at_any_moment(method, quick, digits, together, undisturbed, tmp_
     with pytest.raises(Killed):
         model.fit(digits[0][:64])
     assert list(tmp_path.iterdir())
-    same(model.fit(digits[0][:64]), undisturbed[method, joint])
+    same(model.fit(digits[0][:64]), without_caller_modes[method, joint])
     assert not list(tmp_path.iterdir())
 
 

@@ -128,8 +128,8 @@ def test_a_fork_does_not_wait_for_a_thread_it_has_not():
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_a_fork_reads_a_memory_map_by_a_thread_of_its_own(tmp_path, monkeypatch):
-    monkeypatch.setattr(rows, "BLOCK", 64)  # so that rows are read ahead, as those of a large map are
-    monkeypatch.setattr(rows, "WINDOW", 2)
+    monkeypatch.setattr(rows, "BLOCK_BYTES", 64)  # so that rows are read ahead, as those of a large map are
+    monkeypatch.setattr(rows, "SHUFFLED_BLOCKS", 2)
     X = np.random.default_rng(0).normal(size=(200, 4)).astype(np.float32)
     np.save(tmp_path / "x.npy", X)
 

@@ -81,7 +81,7 @@ def test_the_share_that_holds_is_counted_by_hand():
     known = Knowledge(
         torch.tensor([0, 1]), torch.tensor([1, 0]), torch.tensor([[0, 1], [2, 3]]), torch.tensor([False, True])
     )
-    assert known.kept(torch.tensor([1, 1, 0, 0])) == 0.5
+    assert known.share_satisfied(torch.tensor([1, 1, 0, 0])) == 0.5
 
 
 # ---- what is told
@@ -90,14 +90,14 @@ def test_the_share_that_holds_is_counted_by_hand():
 def test_classes_spread_along_links():
     told = read_knowledge(5, [-1, "b", None, "a", float("nan")], [(0, 1), (2, 0)], [(3, 2)])
     assert told.classes == ("a", "b")
-    assert dict(zip(told.knowledge.rows.tolist(), told.knowledge.codes.tolist(), strict=True)) == {
+    assert dict(zip(told.facts.rows.tolist(), told.facts.labels.tolist(), strict=True)) == {
         0: 1,
         1: 1,
         2: 1,
         3: 0,
     }
-    assert told.knowledge.pairs.tolist() == [[0, 1], [0, 2], [2, 3]]
-    assert told.knowledge.together.tolist() == [True, True, False]
+    assert told.facts.pairs.tolist() == [[0, 1], [0, 2], [2, 3]]
+    assert told.facts.same_cluster.tolist() == [True, True, False]
 
 
 @pytest.mark.parametrize(
@@ -142,10 +142,10 @@ def test_what_cannot_be_used_is_refused(rows, model, error):
 def test_missing_values_of_pandas_are_unknown():
     for values in (pd.Series([1, None, 0], dtype="Int64"), pd.Series(["b", None, "a"], dtype="string")):
         told = read_knowledge(3, values, None, None)
-        assert told.knowledge.rows.tolist() == [0, 2]
+        assert told.facts.rows.tolist() == [0, 2]
 
 
-@pytest.mark.parametrize("name", [name for name in ESTIMATORS if getattr(diffclust, name).places])
+@pytest.mark.parametrize("name", [name for name in ESTIMATORS if getattr(diffclust, name).starts_from_centers])
 def test_every_method_takes_classes_and_links(rows, name):
     X, y = rows
     known = np.where(np.arange(len(y)) % 10 == 0, 3 - y, -1)  # the other way round

@@ -8,7 +8,7 @@ from sklearn.metrics import roc_auc_score
 
 import diffclust
 from conftest import quick_settings
-from diffclust.estimator.outliers import Oddness
+from diffclust.estimator.outliers import OutlierStatistics
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
@@ -24,8 +24,10 @@ def model(rows):
 
 
 def test_the_score_is_the_larger_of_two_by_hand():
-    odd = Oddness(torch.tensor([[0.0, 1.0], [5.0, 5.0]]), torch.tensor([[1.0, 2.0], [1.0, 1.0]]), torch.zeros(3))
-    scores = odd.score(torch.tensor([0, 0, 1]), torch.tensor([[2.0, 1.0], [0.0, 7.0], [5.0, 4.0]]))
+    statistics = OutlierStatistics(
+        torch.tensor([[0.0, 1.0], [5.0, 5.0]]), torch.tensor([[1.0, 2.0], [1.0, 1.0]]), torch.zeros(3)
+    )
+    scores = statistics.score(torch.tensor([0, 0, 1]), torch.tensor([[2.0, 1.0], [0.0, 7.0], [5.0, 4.0]]))
     np.testing.assert_allclose(scores, [2, 3, 0])
 
 
@@ -76,7 +78,7 @@ def test_scores_survive_a_folder(rows, model, tmp_path):
 
 def test_a_model_of_before_says_so(rows, model):
     old = diffclust.TELL(3)
-    old.__dict__ = {name: value for name, value in vars(model).items() if name != "_oddness"}
+    old.__dict__ = {name: value for name, value in vars(model).items() if name != "_outlier_statistics"}
     with pytest.raises(ValueError, match="fit it again"):
         old.outlier_score(rows)
     np.testing.assert_array_equal(old.predict(rows), model.labels_)

@@ -8,8 +8,8 @@ from sklearn.datasets import make_blobs
 import diffclust
 from conftest import ESTIMATORS, ways
 from diffclust.engine.data import Data
+from diffclust.engine.overclustering import OverclusteringPhase
 from diffclust.engine.rows import TensorRows
-from diffclust.engine.wide import WidePhase
 from diffclust.nn.autoencoders import Identity
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -25,7 +25,7 @@ def rows():
 def test_every_method_joins(rows, name):
     joint = {"joint": True} if True in ways(name) else {}
     model = getattr(diffclust, name)(4, overcluster=2.5, features="neighbours", **joint, **SETTINGS)
-    if model.unjoinable or not model.is_joint():
+    if model.why_not_overclustered or not model.is_joint():
         with pytest.raises(ValueError, match="cannot merge clusters"):
             model.fit(rows[0])
         return
@@ -45,7 +45,7 @@ def test_joined_centres_are_the_means_of_their_rows():
     tell = diffclust.TELL(4, network="identity", init=[[0.1], [1.0], [10.0], [11.0]])
     wide = tell.build_model(Identity((1,)), len(x))
     narrow = diffclust.TELL(2, network="identity").build_model(wide.autoencoder, len(x))
-    phase = WidePhase("over-clustering", wide, narrow, data, None, 0)
+    phase = OverclusteringPhase("over-clustering", wide, narrow, data, None, 0)
     phase.start()
     phase.finish()
     np.testing.assert_allclose(narrow.clusters.centers.detach().numpy().ravel(), [0.4, 32 / 3], rtol=1e-6)

@@ -9,7 +9,7 @@ from sklearn.datasets import make_blobs
 import diffclust
 from conftest import ESTIMATORS
 from diffclust.nn.cluster import ClusterLayer
-from diffclust.nn.regrouped import rebuilt
+from diffclust.nn.regrouping import replay_regrouping
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 SETTINGS = {"pretrain_epochs": 20, "epochs": 3, "random_state": 0, "device": "cpu"}
@@ -97,7 +97,7 @@ def test_folders_pickles_and_programs_know(rows, model, tmp_path):
 )
 def test_a_strangers_steps_are_looked_at(steps):
     with pytest.raises(ValueError, match=r"merged|to merge|to split"):
-        rebuilt(ClusterLayer(5, 2), steps)
+        replay_regrouping(ClusterLayer(5, 2), steps)
 
 
 def test_explanations_go_on(rows, model):

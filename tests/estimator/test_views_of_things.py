@@ -8,7 +8,7 @@ import diffclust
 from conftest import SEED
 from diffclust import TELL, metrics
 from diffclust.engine.rows import TensorRows
-from diffclust.estimator import number
+from diffclust.estimator import n_clusters
 from diffclust.estimator.networks import are_views
 from diffclust.nn.autoencoders import ConvAutoencoder, RowAutoencoder
 from diffclust.nn.autoencoders.rows import ScaledRows
@@ -121,9 +121,9 @@ def test_a_stream_goes_on(views):
 def test_both_parts_are_seen_as_the_whole_is(views, monkeypatch):
     """Of views each network leaves out other ones, a sixth; of rows, one half each."""
     built = []
-    keep = number.build_restarts
+    keep = n_clusters.build_restarts
     monkeypatch.setattr(
-        number, "build_restarts", lambda *given, **more: built.append(keep(*given, **more)) or built[-1]
+        n_clusters, "build_restarts", lambda *given, **more: built.append(keep(*given, **more)) or built[-1]
     )
     TELL("auto", max_clusters=8, **SHORT).fit(views[0])
     assert [restarts[0].data.graph is not None for restarts in built] == [True, True]

@@ -49,6 +49,14 @@ class Browser:
         ready = "document.documentElement.dataset.ready === 'yes'" if ours else "document.readyState === 'complete'"
         self.until(f"return {ready}")
 
+    def open_framed(self, html: str, place: Path) -> None:
+        """A page of a notebook's kind, written to `place`; scripts then run in the frame that `html` is."""
+        ready = "<script>document.documentElement.dataset.ready = 'yes'</script>"
+        place.write_text(f"<!doctype html><meta charset=utf-8><p>a cell</p>{html}{ready}")
+        self.open(place)
+        self.driver.switch_to.frame(0)
+        self.until("return document.documentElement.dataset.ready === 'yes'")
+
     def run(self, script: str, *arguments):
         return self.driver.execute_script(script, *arguments)
 

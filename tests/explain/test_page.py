@@ -320,12 +320,7 @@ def test_a_report_inside_a_notebook(browser, digits, tmp_path):
     X = digits[0][:60]
     model = TELL(3, pretrain_epochs=1, epochs=1, random_state=0, device="cpu").fit(X)
     shown = model.report(X=X, layout="PCA")
-    place = tmp_path / "notebook.html"
-    ready = "<script>document.documentElement.dataset.ready = 'yes'</script>"
-    place.write_text(f"<meta charset=utf-8><p>a cell</p>{shown._repr_html_()}{ready}")
-    browser.open(place)
-    browser.driver.switch_to.frame(0)
-    browser.until("return document.documentElement.dataset.ready === 'yes'")
+    browser.open_framed(shown._repr_html_(), tmp_path / "notebook.html")
     assert browser.run("return document.querySelectorAll('#cards .card').length") == 3
     browser.driver.switch_to.default_content()
     assert "<iframe" not in repr(shown)

@@ -272,7 +272,7 @@ def test_an_embedding_of_one_dimension_is_soon_explained(images, monkeypatch, ki
     panels, integrate = [], gradients._integrate
     monkeypatch.setattr(gradients, "_integrate", lambda *args: panels.append(len(args[3])) or integrate(*args))
     explained = model.explain(images[:30])
-    assert sum(panels) * gradients.PANEL < 30 * 3000  # of 8,160 each
+    assert sum(panels) * gradients.PANEL_POINTS < 30 * 3000  # of 8,160 each
     for e in explained:
         assert e.contributions.shape == (1,)
         assert e.contributions.sum() + e.bias == pytest.approx(e.margin, abs=1e-9)

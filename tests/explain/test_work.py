@@ -211,12 +211,7 @@ def test_columns_and_words_are_drawn(page, tmp_path):
 def test_a_page_in_a_frame_has_no_storage_and_says_so(page, images, tmp_path):
     _, model, X = images
     shown = model.report(X=X, layout="PCA")
-    place = tmp_path / "notebook.html"
-    ready = "<script>document.documentElement.dataset.ready = 'yes'</script>"
-    place.write_text(f"<!doctype html><meta charset=utf-8><p>a cell</p>{shown._repr_html_()}{ready}")
-    page.open(place)
-    page.driver.switch_to.frame(0)
-    page.until("return document.documentElement.dataset.ready === 'yes'")
+    page.open_framed(shown._repr_html_(), tmp_path / "notebook.html")
     field = "document.querySelector('input[data-name]')"
     page.run(f"{field}.value = 'mine'; {field}.dispatchEvent(new Event('change'))")
     assert "mine" in page.run("return document.querySelector('.chip').textContent")

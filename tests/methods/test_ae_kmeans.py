@@ -228,7 +228,7 @@ def test_sparse_texts_are_clustered_without_being_made_dense(texts, cls, monkeyp
 
     monkeypatch.setattr(SparseRows, "take", watched)
     monkeypatch.setattr("diffclust.engine.data.CHUNK", 50)
-    monkeypatch.setattr("diffclust.engine.rows.AT_A_TIME", 50)
+    monkeypatch.setattr("diffclust.engine.rows.MOMENTS_CHUNK", 50)
     model = cls(3, pretrain_epochs=25, epochs=8, batch_size=32, rescale=False, random_state=0).fit(X)
     assert adjusted_rand_score(texts[1], model.labels_) > 0.9
     assert (model.predict(X) == model.labels_).all()
@@ -238,7 +238,7 @@ def test_sparse_texts_are_clustered_without_being_made_dense(texts, cls, monkeyp
 def test_wide_sparse_rows_without_a_network_stay_sparse(monkeypatch):
     """Lloyd's passes and DEC's targets go block by block."""
     X = sp.random(5000, 300, density=0.01, random_state=0, format="csr", dtype=np.float32)
-    monkeypatch.setattr("diffclust.methods.ae_kmeans.BLOCK", 500)
+    monkeypatch.setattr("diffclust.methods.ae_kmeans.ROWS_AT_ONCE", 500)
     widest = []
     monkeypatch.setattr(
         torch, "cat", lambda parts, *a, cat=torch.cat: (widest.append(sum(map(len, parts))), cat(parts, *a))[1]

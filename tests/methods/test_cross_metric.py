@@ -76,7 +76,7 @@ def test_the_loss_is_that_of_the_batch_and_counts_rows_put_elsewhere():
     assert loss["clustering"].item() == pytest.approx(kl_divergence(p2, p1).mean().item(), rel=1e-5)
     share = (p1.argmax(1) != p2.argmax(1)).double().mean().item()
     expected = {"disagreement": share, "entropy": entropies(p1), "target_entropy": entropies(p2)}
-    assert model.figures() == pytest.approx(expected, rel=1e-5)
+    assert model.extra_metrics() == pytest.approx(expected, rel=1e-5)
 
 
 def test_frequencies_are_those_of_all_rows_when_the_fit_ends(digits):
@@ -154,13 +154,13 @@ def test_a_look_at_rows_that_are_not_finite_changes_nothing():
     kept = model.clusters.frequencies.clone()
     with torch.no_grad():
         model.clusters.weight[0] = torch.nan
-    model.look(data)
+    model.refresh_labels(data)
     assert torch.equal(model.clusters.frequencies, kept)
 
 
 def test_the_rate_is_multiplied_by_its_decay():
     model, _ = model_of(quick(decay=0.9, decay_every=300), torch.randn(20, 6))
-    assert [model.rate(e) for e in (0, 299, 300, 900)] == pytest.approx([1, 1, 0.9, 0.729])
+    assert [model.lr_factor(e) for e in (0, 299, 300, 900)] == pytest.approx([1, 1, 0.9, 0.729])
 
 
 def test_pretraining_hides_values_and_zero_is_their_mean_when_the_mean_is_removed():

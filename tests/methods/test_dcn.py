@@ -38,7 +38,7 @@ def test_the_centre_update_is_the_papers_loop_over_samples():
         for row, k in zip(z, nearest, strict=True):
             counts[k] += 1
             centers[k] = (1 - 1 / counts[k]) * centers[k] + row / counts[k]
-        model.take_in(z, Batch(z, z, torch.arange(30)))
+        model.update_centers(z, Batch(z, z, torch.arange(30)))
         assert torch.allclose(model.clusters.centers, centers)
         assert model.counts[:, 0].tolist() == counts
 
@@ -48,7 +48,7 @@ def test_a_worked_example():
     model = DCN(2, first_count=1).build_model(Identity((1,)), 3)
     model.clusters.set_centers(torch.tensor([[0.0], [10.0]]))
     z = torch.tensor([[1.0], [2.0], [8.0]])
-    model.take_in(z, Batch(z, z, torch.arange(3)))
+    model.update_centers(z, Batch(z, z, torch.arange(3)))
     assert model.clusters.centers[:, 0].tolist() == [1.0, 9.0]
 
 

@@ -173,7 +173,7 @@ def one_step(model, x, epoch, lr=1.0):
     model.before_epoch(epoch, phase.data)
     batch = Batch(x, x, torch.arange(len(x)))
     sum(model.loss(batch).values()).backward()
-    phase.learn(batch, {})
+    phase.apply_gradients(batch, {})
     return model.clusters.weight.grad
 
 

@@ -9,7 +9,7 @@ from sklearn.datasets import make_blobs, make_circles
 from diffclust import SpectralNet
 from diffclust.engine.data import Batch, Data
 from diffclust.engine.rows import TensorRows
-from diffclust.methods.spectralnet import LEAST, Siamese, inverse_root, orthonormalizer
+from diffclust.methods.spectralnet import RIDGE, Siamese, inverse_root, orthonormalizer
 from diffclust.metrics import accuracy
 from diffclust.nn.autoencoders import DenseAutoencoder, Identity
 
@@ -50,7 +50,7 @@ def test_the_objective_by_a_double_loop():
     loss = model.loss(Batch(x, x, index))["clustering"]
     f = model.map(x).double()
     values, vectors = torch.linalg.eigh(f.T @ f / 12)
-    y = f @ vectors @ torch.diag((values + LEAST * values.mean()).rsqrt()) @ vectors.T
+    y = f @ vectors @ torch.diag((values + RIDGE * values.mean()).rsqrt()) @ vectors.T
     distances = torch.cdist(x.double(), x.double())
     w = torch.zeros(12, 12, dtype=torch.float64)
     for i in range(12):

@@ -8,7 +8,7 @@ import torch
 from sklearn.exceptions import ConvergenceWarning
 
 import diffclust
-from conftest import failed_checks
+from conftest import failed_checks, subspaces
 from diffclust import SSC
 from diffclust.baselines import BASELINES
 from diffclust.methods import TRANSDUCTIVE
@@ -19,14 +19,6 @@ from diffclust.metrics import accuracy
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_scikit_learn_checks():
     assert failed_checks(SSC(3, device="cpu")) == []
-
-
-def subspaces(seed=0, k=4, dim=4, ambient=14, n=30, noise=0.03):
-    rng = np.random.default_rng(seed)
-    bases = [np.linalg.qr(rng.normal(size=(ambient, dim)))[0] for _ in range(k)]
-    x = np.concatenate([rng.normal(size=(n, dim)) @ basis.T for basis in bases])
-    x /= np.linalg.norm(x, axis=1, keepdims=True)
-    return x + noise * rng.normal(size=x.shape), np.repeat(np.arange(k), n)
 
 
 def test_finds_subspaces_that_k_means_and_neighbours_do_not():
@@ -43,7 +35,7 @@ def test_finds_subspaces_that_k_means_and_neighbours_do_not():
 def test_arpack_and_all_eigenvectors_agree(monkeypatch):
     X, _ = subspaces(1)
     dense = SSC(4, random_state=0).fit_predict(X)
-    monkeypatch.setattr("diffclust.methods.ssc.SMALL", 0)
+    monkeypatch.setattr("diffclust.methods.ssc.DENSE_UP_TO", 0)
     assert accuracy(dense, SSC(4, random_state=0).fit_predict(X)) == 1
 
 

@@ -12,8 +12,8 @@ from diffclust.baselines import BASELINES
 from diffclust.engine.data import Batch, Data
 from diffclust.engine.phase import Phase
 from diffclust.engine.rows import TensorRows
-from diffclust.methods.planes import cut, lie_near_planes
-from diffclust.methods.sscnet_codes import CALM, Codes, SparseCoding
+from diffclust.methods.sscnet_codes import CALM_LOOKS, Codes, SparseCoding
+from diffclust.methods.subspace_check import cut, lie_near_subspaces
 from diffclust.metrics import accuracy
 from diffclust.nn import DenseAutoencoder, Identity, RowDictionary
 from diffclust.nn.autoencoders import RowAutoencoder, ScaledRows
@@ -152,7 +152,7 @@ def test_training_ends_when_the_pseudo_labels_rest():
     centers = 8 * torch.eye(3, 6)
     X = (centers.repeat(40, 1) + 0.3 * torch.randn(120, 6)).numpy()
     model = SSCNet(3, network="identity", epochs=50, random_state=0).fit(X)
-    assert model.n_iter_ == 2 * CALM + 1  # with two steps an epoch, a look every other
+    assert model.n_iter_ == 2 * CALM_LOOKS + 1  # with two steps an epoch, a look every other
     assert SSCNet(3, network="identity", epochs=4, random_state=0).fit(X).n_iter_ == 4
 
 
@@ -218,11 +218,11 @@ def test_bad_settings_are_named(setting, value):
 
 def test_rows_near_planes_are_told_from_balls():
     X, _, y = subspaces()
-    assert lie_near_planes(TensorRows(torch.from_numpy(X).float()), 5)
+    assert lie_near_subspaces(TensorRows(torch.from_numpy(X).float()), 5)
     rng = np.random.default_rng(0)
     balls = 4 * np.eye(5, 16)[y] + rng.normal(size=(150, 16))
-    assert not lie_near_planes(TensorRows(torch.from_numpy(balls).float()), 5)
-    assert not lie_near_planes(TensorRows(torch.ones(30, 4)), 2)  # one row, thirty times
+    assert not lie_near_subspaces(TensorRows(torch.from_numpy(balls).float()), 5)
+    assert not lie_near_subspaces(TensorRows(torch.ones(30, 4)), 2)  # one row, thirty times
 
 
 def test_the_cut_of_a_graph_by_hand():

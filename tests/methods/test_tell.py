@@ -100,7 +100,7 @@ def test_the_optimiser_form_rescales_gradients_and_rests_in_odd_epochs(x, kind):
         optimizer.zero_grad()
         sum(model.loss(batch(x)).values()).backward()
         before = model.clusters.weight.detach().clone()
-        phase.learn(batch(x), {})
+        phase.apply_gradients(batch(x), {})
         grad = model.clusters.weight.grad
         if epoch == 0:
             lengths = grad.norm(dim=1)
@@ -215,31 +215,31 @@ def test_rows_that_were_laid_out_stay_where_they_began_for_half_of_the_epochs(im
 
     def look(progress):
         if progress.phase == "clustering":
-            seen.append(progress.model.begun)
+            seen.append(progress.model.initial_labels)
 
     model = TELL(3, callbacks=[look], **IMAGES).fit(images)
-    assert [begun is not None for begun in seen] == [True] * 3 + [False] * 3
+    assert [initial_labels is not None for initial_labels in seen] == [True] * 3 + [False] * 3
     assert sorted(set(seen[0].tolist())) == [0, 1, 2]
-    assert model.model_.begun is None
+    assert model.model_.initial_labels is None
     assert TELL(3, init="k-means", **IMAGES).fit(images).n_iter_ == 6
 
 
 def test_what_is_held_decides_whatever_is_nearest(x):
     model = build().eval()
     logits = model.clusters.logits(model.embed(x))
-    model.begun = torch.full((40,), 2)
-    model.begun[:10] = -1
+    model.initial_labels = torch.full((40,), 2)
+    model.initial_labels[:10] = -1
     assert (model.choose(batch(x), logits)[10:] == 2).all()
     assert torch.equal(model.choose(batch(x), logits)[:10], logits.argmax(1)[:10])
 
 
 def test_where_all_rows_are_held_no_sample_is_asked_for_its_centre(x):
     model = build()
-    model.begun, model.epochs = torch.arange(40) % 3, 8
+    model.initial_labels, model.epochs = torch.arange(40) % 3, 8
     model.before_epoch(1, None)  # the centres rest, and the unchanged samples would decide
     changed = Batch(x + 1, x, torch.arange(40))
     model.embed = None
-    assert torch.equal(model.choose(changed, torch.zeros(40, 3)), model.begun)
+    assert torch.equal(model.choose(changed, torch.zeros(40, 3)), model.initial_labels)
 
 
 @pytest.mark.parametrize("epoch", [1, 3])

@@ -128,9 +128,9 @@ def test_a_variational_network_can_be_trained_layer_by_layer(blobs):
 
 def test_the_rate_decays_to_a_tenth():
     model = small()
-    assert [model.rate(epoch) for epoch in (0, 9, 10, 25)] == pytest.approx([1, 1, 0.9, 0.81])
-    assert model.rate(1000) == 0.1
-    assert VaDE(3, decay=1.0).build_model(Identity((4,)), 9).rate(500) == 1
+    assert [model.lr_factor(epoch) for epoch in (0, 9, 10, 25)] == pytest.approx([1, 1, 0.9, 0.81])
+    assert model.lr_factor(1000) == 0.1
+    assert VaDE(3, decay=1.0).build_model(Identity((4,)), 9).lr_factor(500) == 1
 
 
 def test_probabilities_are_the_mixtures(blobs):

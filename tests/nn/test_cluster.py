@@ -569,6 +569,6 @@ def test_rounding_of_wide_rows_far_from_zero_decides_nothing(far):
 def test_owners_of_many_centres_over_batches_of_any_size():
     layer = ClusterLayer(300, 4)
     layer.set_centers(torch.randn(300, 4))
-    z, decide = torch.randn(2000, 4), layer.decider()
+    z, decide = torch.randn(2000, 4), layer.label_function()
     expected = layer.logits(z.double()).argmax(1)
     assert torch.cat([decide(part) for part in z.split([700, 700, 300, 290, 10])]).equal(expected)

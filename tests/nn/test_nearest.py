@@ -125,7 +125,7 @@ def test_rows_have_sets_of_their_own_without_kernels():
 def test_nearest_goes_through_the_cache_in_parts(monkeypatch):
     x, centers = torch.randn(300, 3), torch.randn(5, 3)
     whole, distances = nearest(x, centers)
-    monkeypatch.setattr(module, "AT_ONCE", 1)
+    monkeypatch.setattr(module, "SCORES_AT_ONCE", 1)
     assert nearest(x, centers)[0].equal(whole)
     torch.testing.assert_close(nearest(x, centers)[1], distances)
 
@@ -135,7 +135,7 @@ def test_lloyd_ends_alike_on_both_devices_and_for_rows_that_stay_in_the_host(mon
     x = torch.randn(5000, 20) + 4 * torch.randn(8, 20)[torch.randint(8, (5000,))]
     start = x[:8].clone()
     expected = lloyd(x, start)
-    monkeypatch.setattr(sys.modules["diffclust.nn.kmeans"], "BROUGHT", 20 * 700)
+    monkeypatch.setattr(sys.modules["diffclust.nn.kmeans"], "COPIED_AT_ONCE", 20 * 700)
     for rows in (x.cuda(), x, x.pin_memory()):
         found = lloyd(rows, start.cuda())
         assert found.labels.cpu().equal(expected.labels)

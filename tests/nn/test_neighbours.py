@@ -10,7 +10,7 @@ from sklearn.neighbors import NearestNeighbors
 
 from diffclust.nn import neighbours
 from diffclust.nn.neighbours import (
-    NEAR,
+    DISTANCE_FLOOR,
     REPELLED,
     A,
     B,
@@ -53,7 +53,7 @@ def test_neighbours_by_words_are_those_by_all_columns(n):
 
 def test_neighbours_by_words_are_not_looked_for_among_too_many(monkeypatch):
     x = sparse.random(50, 40, 0.1, "csr", np.float32, np.random.default_rng(0))
-    monkeypatch.setattr(neighbours, "PRODUCTS", 2400)
+    monkeypatch.setattr(neighbours, "MAX_PRODUCTS", 2400)
     assert neighbours_by_words(x, 5) is None
 
 
@@ -141,7 +141,7 @@ def test_the_cut_is_a_double_loop():
 
 def naive_loss(z, near, far):
     def odds(a, b):
-        return A * ((a - b).square().sum() + NEAR) ** B
+        return A * ((a - b).square().sum() + DISTANCE_FLOOR) ** B
 
     pull = [torch.log(1 + odds(z[i], other)) for i in range(len(z)) for other in near[i]]
     push = [-torch.log(odds(z[i], other) / (1 + odds(z[i], other))) for i in range(len(z)) for other in far[i]]

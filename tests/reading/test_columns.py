@@ -14,7 +14,7 @@ from diffclust.reading.cells import cells_of
 from diffclust.reading.columns import Column
 from diffclust.reading.filling import Fill
 from diffclust.reading.frames import Frame
-from diffclust.reading.tables import Columns, odd_columns, wants_reading
+from diffclust.reading.tables import Columns, needs_column_types, non_numeric_columns
 from diffclust.reading.texts import telling_words
 
 
@@ -116,8 +116,8 @@ def customers(n=60, seed=0):
     ],
 )
 def test_what_a_column_is(cells, told):
-    column = Column.look("c", cells_of(np.array(cells, object)))
-    assert column.told == told
+    column = Column.infer("c", cells_of(np.array(cells, object)))
+    assert column.description == told
 
 
 @pytest.mark.parametrize(
@@ -129,21 +129,21 @@ def test_what_a_column_is(cells, told):
     ],
 )
 def test_numbers_are_identifiers_only_by_name(name, told):
-    assert Column.look(name, 3 * np.arange(20.0)).told == told
-    assert Column.look(name, np.arange(20.0) / 3).told == "number"
+    assert Column.infer(name, 3 * np.arange(20.0)).description == told
+    assert Column.infer(name, np.arange(20.0) / 3).description == "number"
 
 
 def test_whole_numbers_without_a_gap_count_the_rows():
     count = np.random.default_rng(0).permutation(20) + 100_001.0
-    assert Column.look("c", count).told == "left out: it counts the rows"
-    assert Column.look("c", cells_of([*map(str, count.astype(int)), None])).why == "count"
-    assert Column.look("c", count[:19]).told == "number"
-    assert Column.look("c", np.where(count == 100_001, 7, count)).told == "number"
-    assert Column.look("c", np.append(count, 100_001)).told == "number"
+    assert Column.infer("c", count).description == "left out: it counts the rows"
+    assert Column.infer("c", cells_of([*map(str, count.astype(int)), None])).why == "count"
+    assert Column.infer("c", count[:19]).description == "number"
+    assert Column.infer("c", np.where(count == 100_001, 7, count)).description == "number"
+    assert Column.infer("c", np.append(count, 100_001)).description == "number"
 
 
 def test_whole_numbers_of_pandas_with_blanks():
-    assert Column.look("c", cells_of(pd.Series([10, None, 7], dtype="Int64"))).told == "number, 33 % missing"
+    assert Column.infer("c", cells_of(pd.Series([10, None, 7], dtype="Int64"))).description == "number, 33 % missing"
 
 
 def test_what_the_user_says_counts():
@@ -212,14 +212,14 @@ def test_names_that_are_there_twice():
 
 def test_when_a_table_is_looked_at():
     numbers = pd.DataFrame({"a": [1.0, 2], "b": [3, 4]})
-    assert not wants_reading(numbers, None)
-    assert wants_reading(numbers, {})
-    assert not wants_reading(numbers.to_numpy(), {})
-    assert wants_reading(numbers.assign(b=["x", "y"]), None)
-    assert wants_reading(numbers.assign(b=[np.nan, 1]), None)
-    assert wants_reading(pd.DataFrame({"id": range(20), "a": np.linspace(0, 1, 20)}), None)
-    assert not wants_reading(pd.DataFrame({"id": [1, 1] * 10, "a": np.linspace(0, 1, 20)}), None)
-    assert odd_columns(numbers.assign(b=[np.nan, 1], c=["x", "y"])) == ["b", "c"]
+    assert not needs_column_types(numbers, None)
+    assert needs_column_types(numbers, {})
+    assert not needs_column_types(numbers.to_numpy(), {})
+    assert needs_column_types(numbers.assign(b=["x", "y"]), None)
+    assert needs_column_types(numbers.assign(b=[np.nan, 1]), None)
+    assert needs_column_types(pd.DataFrame({"id": range(20), "a": np.linspace(0, 1, 20)}), None)
+    assert not needs_column_types(pd.DataFrame({"id": [1, 1] * 10, "a": np.linspace(0, 1, 20)}), None)
+    assert non_numeric_columns(numbers.assign(b=[np.nan, 1], c=["x", "y"])) == ["b", "c"]
 
 
 # --- rows
@@ -378,7 +378,7 @@ def test_a_wish_bears_cells_that_are_something_else():
     table = pd.DataFrame({"a": cells, "b": range(5)})
     assert Columns.fit(table, {}).columns[0].kind == "category"
     reading = Columns.fit(table, {"a": "number"})
-    assert reading.columns[0].told == "number; 2 cells are no number ('x', 'y'), counted as missing"
+    assert reading.columns[0].description == "number; 2 cells are no number ('x', 'y'), counted as missing"
     assert Columns.from_dict(json.loads(json.dumps(reading.to_dict()))).describe() == reading.describe()
     with pytest.raises(ValueError, match="Column 'a' should be a number, but has 'x'"):
         Columns.fit(table.assign(a=["1.5", "2.5", "x", "y", "z"]), {"a": "number"})

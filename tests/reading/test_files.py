@@ -19,7 +19,7 @@ from diffclust import metrics
 from diffclust.reading.delimited import Expected
 from diffclust.reading.files import Words, captions, read
 from diffclust.reading.formats import open_parquet
-from diffclust.reading.parts import TextTable
+from diffclust.reading.large_tables import TextTable
 from diffclust.reading.tables import Columns
 
 TEXTS = ["From: a\nthe cat sat", "the dog\x85sat\x0cdown", "cats and dogs", "THE END cat"]
@@ -284,7 +284,7 @@ def test_what_separates_thousands(tmp_path, text, values, told):
     """Of the whole file, and of new rows as of those of the fit."""
     path = csv_file(tmp_path, text)
     reading = Columns.fit(read(path).X, {"b": "skip"})
-    assert reading.columns[0].told == told
+    assert reading.columns[0].description == told
     expected = Expected.by(SimpleNamespace(columns_=reading))
     for i, line in enumerate(text.splitlines()[1:]):
         one = csv_file(tmp_path, text.splitlines()[0] + "\n" + line + "\n")

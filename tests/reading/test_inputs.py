@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 import torch
-from torch.utils.data import Dataset, IterableDataset
+from torch.utils.data import Dataset
 
+from conftest import Stream
 from diffclust import TELL
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -21,14 +22,6 @@ class Items(Dataset):
 
     def __getitem__(self, i):
         return self.items[i]
-
-
-class Stream(IterableDataset):
-    def __init__(self, items):
-        self.items = items
-
-    def __iter__(self):
-        return iter(self.items)
 
 
 @pytest.fixture

@@ -9,9 +9,10 @@ import scipy.sparse as sp
 import torch
 from sklearn.datasets import make_blobs
 from sklearn.metrics import adjusted_rand_score
-from torch.utils.data import DataLoader, IterableDataset, TensorDataset
+from torch.utils.data import DataLoader, TensorDataset
 
 import diffclust
+from conftest import Stream
 from diffclust import TELL, KMeansNet
 from diffclust.engine.rows import TensorRows
 from diffclust.reading.origin import origin_of
@@ -25,14 +26,6 @@ SHORT = {"pretrain_epochs": 3, "epochs": 3, "random_state": 0, "device": "cpu"}
 @pytest.fixture(scope="module")
 def near():
     return make_blobs(160, 4, centers=3, cluster_std=0.3, random_state=1)
-
-
-class Stream(IterableDataset):
-    def __init__(self, X):
-        self.X = X
-
-    def __iter__(self):
-        return iter(self.X)
 
 
 def in_parquet(X, path):

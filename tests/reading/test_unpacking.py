@@ -16,12 +16,12 @@ from PIL import Image
 from diffclust import TELL
 from diffclust.reading.files import read
 from diffclust.reading.formats import open_parquet
-from diffclust.reading.unpacking import LEAST, TIMES, unpack_limit
+from diffclust.reading.unpacking import MAX_RATIO, MIN_LIMIT, unpack_limit
 
 
 def test_the_limit(monkeypatch):
-    assert unpack_limit(10) == LEAST
-    assert unpack_limit(10**9) == TIMES * 10**9
+    assert unpack_limit(10) == MIN_LIMIT
+    assert unpack_limit(10**9) == MAX_RATIO * 10**9
     monkeypatch.setenv("DIFFCLUST_UNPACK_GB", "0.5")
     assert unpack_limit(10**9) == 5 * 10**8
     for wrong in ("much", "-1", "nan", "0", "inf"):
@@ -72,9 +72,9 @@ def test_a_bomb_takes_no_memory(tmp_path):
     path = tmp_path / "x.npz"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file, file.open("X.npy", "w", force_zip64=True) as member:
         np.lib.format.write_array_header_1_0(
-            member, {"descr": "<f8", "fortran_order": False, "shape": (LEAST // 8 + 2**20, 1)}
+            member, {"descr": "<f8", "fortran_order": False, "shape": (MIN_LIMIT // 8 + 2**20, 1)}
         )
-        for _ in range(LEAST // 2**23 + 1):
+        for _ in range(MIN_LIMIT // 2**23 + 1):
             member.write(bytes(2**23))
     assert path.stat().st_size < 1_000_000
     tracemalloc.start()

@@ -114,7 +114,7 @@ def compare(
 
 def sampled(X: Any, y: Any) -> tuple[Any, Any]:
     """The rows; of a file too large to be read whole those that were kept of it, which is said."""
-    from ..reading.parts import TextTable
+    from ..reading.large_tables import TextTable
 
     if not isinstance(X, TextTable):
         return X, y
@@ -245,9 +245,9 @@ def rows_for_all(X: Any, wishes: dict[str, str] | None = None) -> tuple[Any, boo
     """Rows for the classical methods and for the silhouette: images and sparse rows as they are, those of a table or an
     array in the units that our own methods give its columns; and whether these differ from its own."""
     from ..estimator.networks import in_column_units
-    from ..reading.tables import Columns, wants_reading
+    from ..reading.tables import Columns, needs_column_types
 
-    reading = Columns.fit(X, wishes) if wants_reading(X, wishes) else None  # type: ignore[arg-type]
+    reading = Columns.fit(X, wishes) if needs_column_types(X, wishes) else None  # type: ignore[arg-type]
     rows = flat(X if reading is None else reading.transform(X))
     if reading is None and getattr(X, "ndim", 2) > 2:
         return rows, False
@@ -312,9 +312,9 @@ def write_runs(out: Path, runs: list[dict[str, Any]]) -> None:
     """Every run, a line each."""
     import csv
 
-    from ..engine.disk import written_whole
+    from ..engine.disk import atomic_write
 
-    with written_whole(out) as part, part.open("w", newline="") as file:
+    with atomic_write(out) as part, part.open("w", newline="") as file:
         writer = csv.DictWriter(file, runs[0])
         writer.writeheader()
         writer.writerows(runs)

@@ -16,7 +16,7 @@ from .tables import print_table, print_unlabelled
 
 if TYPE_CHECKING:
     from ..reading.tables import Columns
-    from ..saving.load import Saved
+    from ..saving.load import SavedModel
 
 RowsArgument = Annotated[
     str | None, typer.Argument(help="Rows, as for fit; by default the data the model was fitted on.")
@@ -44,9 +44,9 @@ def explain(
     check_folder(model)
     if data is not None:
         check_there(data)
-    from ..saving.load import opened
+    from ..saving.load import open_model
 
-    saved = opened(model)
+    saved = open_model(model)
     estimator = saved.estimator(device=device)
     X: Any = None
     names: list[str] | None = None
@@ -117,9 +117,9 @@ def report(
             if given is not None:
                 raise Wrong(f"{option} is for the report of one model: a comparison has no such thing.")
     from ..report.names import load_names
-    from ..saving.load import opened
+    from ..saving.load import open_model
 
-    saved = opened(model)
+    saved = open_model(model)
     estimator = saved.estimator(device=device)
     source = source_of(saved, "report", rows if other is not None else data, embeddings)
     if other is not None or new is not None:
@@ -170,7 +170,7 @@ def _is_model(place: str) -> bool:
 
 
 def _compared(
-    saved: "Saved",
+    saved: "SavedModel",
     estimator: Any,
     source: Source,
     other: Path | None,
@@ -182,7 +182,7 @@ def _compared(
 ) -> Path:
     """The page of two models, or of one and the rows of two dates."""
     from .. import compare_models
-    from ..saving.load import opened
+    from ..saving.load import open_model
 
     if source.embeddings is not None:
         raise Wrong("Models of embeddings cannot be compared by the command: use diffclust.compare_models.")
@@ -190,7 +190,7 @@ def _compared(
     later = source if new is None else source._replace(data=new)
     for read in {source.data, later.data}:
         check_out(out, folder=False, reads=read)
-    second = estimator if other is None else opened(other).estimator(device=device)
+    second = estimator if other is None else open_model(other).estimator(device=device)
     earlier = read_for(saved, estimator, source)
     compared: Read = earlier if new is None else read_for(saved, estimator, later)
     names = (saved.folder.name, other.name) if other is not None else (Path(source.data).stem, Path(later.data).stem)
@@ -200,7 +200,7 @@ def _compared(
     return found.report(out, captions=captions_of(estimator, later, compared.shown), title=title)
 
 
-def _terms(saved: "Saved", estimator: Any) -> list[str] | None:
+def _terms(saved: "SavedModel", estimator: Any) -> list[str] | None:
     """The words, where texts are all that the model was fitted on."""
     words, reading = words_of(saved), getattr(estimator, "columns_", None)
     if words is not None:
@@ -209,7 +209,7 @@ def _terms(saved: "Saved", estimator: Any) -> list[str] | None:
 
 
 def _rows(
-    saved: "Saved", estimator: Any, data: str | None, embeddings: Path | None, *, needed: bool
+    saved: "SavedModel", estimator: Any, data: str | None, embeddings: Path | None, *, needed: bool
 ) -> tuple[Any, list[str] | None]:
     """X, and what to call its rows: DATA, or what the model was fitted on. Where that is not to be had, and is not
     needed, neither."""

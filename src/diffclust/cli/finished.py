@@ -52,7 +52,7 @@ class FinishedFit:
             "repaired": found["repaired"],
             "seconds": self.seconds,
             "scores": self.scores,
-            "columns": None if reading is None else {each.name: each.told for each in reading.columns},
+            "columns": None if reading is None else {each.name: each.description for each in reading.columns},
             "clusters": self.clusters,
             "soundness": found["soundness"],
             "warnings": found["warnings"],

@@ -98,7 +98,7 @@ def fit(
     estimator = estimator_of(method, wanted, settings)
     source = Source(data, label, None if embeddings is None else str(embeddings))
     with distributed() as processes:
-        with processes.together():
+        with processes.raising_together():
             if processes.leads:
                 _check_places(data, out, checkpoint, resume)
             in_groups = Path(data).suffix == ".parquet" and Path(data).is_file() and not processes.alone
@@ -149,8 +149,8 @@ def _check_places(data: str, out: Path, checkpoint: Path | None, resume: bool) -
 def _save(finished: FinishedFit, files: dict[str, bytes], own: dict[str, list[Any]], checkpoint: Path | None) -> None:
     """The model with `files` and the labels beside it, and with that the checkpoint is done. A fit that was stopped
     keeps its checkpoint and leaves a model that is there as it was."""
-    from ..saving.answers import as_csv
     from ..saving.folder import CLUSTERS, LABELS, SETTINGS
+    from ..saving.labels_file import as_csv
     from ..saving.save import save
 
     out, estimator = finished.out, finished.estimator
@@ -202,11 +202,11 @@ def _free_folder(data: str) -> Path:
 
 def _own_columns(source: Source, shown: Any, keep: list[str] | None) -> dict[str, list[Any]]:
     """What stands beside the labels: the file of each image or text, and the columns to keep."""
-    from ..reading.columns import meant
+    from ..reading.columns import did_you_mean
     from ..reading.files import captions
     from ..reading.formats import as_written
     from ..reading.frames import is_frame
-    from ..reading.parts import TextTable
+    from ..reading.large_tables import TextTable
 
     files = captions(source.data) if Path(source.data).expanduser().is_dir() else None
     own: dict[str, list[Any]] = {"file": list(files)} if files else {}
@@ -219,7 +219,7 @@ def _own_columns(source: Source, shown: Any, keep: list[str] | None) -> dict[str
     wanted = names if keep == ["all"] else keep
     for name in wanted:
         if name not in names:
-            close = meant(name, names)
+            close = did_you_mean(name, names)
             raise Wrong(f"--keep {name}: there is no such column{close}; there are {', '.join(names[:10])}.")
         if name in ("row", "file", "label"):
             raise Wrong(f"--keep {name}: the file of labels already has a column of that name.")
@@ -238,7 +238,7 @@ def describe(
     """Show how each column of DATA is read. Nothing is trained or written."""
     from ..reading.formats import has_no_header
     from ..reading.frames import is_frame
-    from ..reading.parts import TextTable
+    from ..reading.large_tables import TextTable
     from ..reading.tables import Columns
 
     source, wishes = Source(data, label), wishes_of(column, skip)
@@ -249,7 +249,7 @@ def describe(
     classes = None if y is None else len({str(value) for value in y if value is not None})
     if as_json:
         looked_at = () if reading is None else reading.columns
-        columns = [{"told": each.told, **each.to_dict(), "words": None} for each in looked_at]
+        columns = [{"told": each.description, **each.to_dict(), "words": None} for each in looked_at]
         told = {"data": data, "shape": list(X.shape), "columns": columns, "classes": classes, "label": read.label}
         print(json.dumps(told))
         return
@@ -271,13 +271,13 @@ def _is_begun(checkpoint: Path | None) -> bool:
 def _clear(checkpoint: Path) -> None:
     """What is saved needs no checkpoint; where another fit is at work in the folder, that one clears it."""
     from ..engine.checkpoint import CheckpointFolder
-    from ..engine.disk import Busy
+    from ..engine.disk import FolderBusy
 
     try:
         folder = CheckpointFolder(checkpoint)
         with folder.reserved():
             folder.clear()
-    except Busy:
+    except FolderBusy:
         pass
     except OSError as error:
         say(f"warning: the model is saved, but its checkpoint in {checkpoint} was not removed: {error.strerror}")
@@ -305,10 +305,10 @@ def predict(
     check_folder(model)
     check_there(data)
     from ..reading.inputs import read_rows
-    from ..saving.answers import More, write
-    from ..saving.load import opened
+    from ..saving.labels_file import LabelColumns, write
+    from ..saving.load import open_model
 
-    saved = opened(model)
+    saved = open_model(model)
     estimator = saved.estimator(device=device)
     in_groups = Path(data).suffix == ".parquet" and Path(data).is_file() and not (keep or embeddings)
     source = source_of(saved, "predict", data, embeddings)
@@ -316,7 +316,7 @@ def predict(
     X, _, shown, _ = Read(Path(data), None, None) if in_groups else read_for(saved, estimator, source)
     own = _own_columns(source, shown, keep)
     given = read_rows(estimator, X, fitting=False)
-    more = More(proba, own, estimator.names_ if names else ())
+    more = LabelColumns(proba, own, estimator.names_ if names else ())
     write(out, estimator.predict_in_parts(given), len(given.rows), more)
     if as_json:
         print(json.dumps({"out": str(out), "rows": len(given.rows)}))

@@ -11,7 +11,7 @@ from .errors import Wrong
 if TYPE_CHECKING:
     from ..callbacks import TrainingRecord
     from ..reading.files import Words
-    from ..saving.load import Saved
+    from ..saving.load import SavedModel
 
 BLOCKS, BLOCK = 64, 1 << 16  # of a file that are looked at, to know it again
 FILES = 256  # of a folder
@@ -38,7 +38,7 @@ def beside(source: Source, record: "TrainingRecord") -> dict[str, bytes]:
     """What is saved together with a model."""
     from ..saving.folder import RECORD, SOURCE
 
-    return {RECORD: record.to_bytes(), SOURCE: _described(source)}
+    return {RECORD: record.to_bytes(), SOURCE: _result_settings(source)}
 
 
 def read_source(source: Source, *, features: Collection[str] = (), **as_fitted: Any) -> Read:
@@ -57,7 +57,7 @@ def read_source(source: Source, *, features: Collection[str] = (), **as_fitted: 
     return Read(rows, y, X, label)
 
 
-def words_of(saved: "Saved") -> "Words | None":
+def words_of(saved: "SavedModel") -> "Words | None":
     from ..reading.files import Words
     from ..saving.folder import WORDS
 
@@ -70,7 +70,7 @@ def words_of(saved: "Saved") -> "Words | None":
         raise Wrong(f"{saved.folder / WORDS} is damaged: {error}") from error
 
 
-def record_of(saved: "Saved") -> "TrainingRecord | None":
+def record_of(saved: "SavedModel") -> "TrainingRecord | None":
     from ..callbacks import TrainingRecord
     from ..saving.folder import RECORD
 
@@ -78,11 +78,11 @@ def record_of(saved: "Saved") -> "TrainingRecord | None":
     return None if blob is None else TrainingRecord.from_bytes(blob, saved.folder / RECORD)
 
 
-def read_for(saved: "Saved", estimator: Any, source: Source) -> Read:
+def read_for(saved: "SavedModel", estimator: Any, source: Source) -> Read:
     """DATA as the saved model wants it: images of its size and depth, a table for a table."""
     from ..reading.delimited import Expected
     from ..reading.frames import is_frame
-    from ..reading.parts import TextTable
+    from ..reading.large_tables import TextTable
 
     sample, reading = estimator.shape_.row, getattr(estimator, "columns_", None)
     bits: Literal[8, 16] = 16 if estimator.image_divisor_ == 65535 else 8
@@ -119,7 +119,7 @@ def captions_of(estimator: Any, source: Source, shown: Any) -> list[str] | None:
     return called if reading is None else reading.captions(shown) or called
 
 
-def _described(source: Source) -> bytes:
+def _result_settings(source: Source) -> bytes:
     named = {"label": source.label, **_known("data", source.data)}
     if source.embeddings is not None:
         named |= _known("embeddings", source.embeddings)
@@ -151,7 +151,7 @@ def fingerprint(place: Path) -> str:
     return digest.hexdigest()
 
 
-def source_of(saved: "Saved", command: str, data: str | None = None, embeddings: Path | None = None) -> Source:
+def source_of(saved: "SavedModel", command: str, data: str | None = None, embeddings: Path | None = None) -> Source:
     """Where the data were, or `data` if they are given; `command` is the one that asks. A folder may be a stranger's,
     and name a file of yours that is not to be shown: what it names is read only where it knows what is in there."""
     from ..saving.folder import SOURCE
@@ -180,7 +180,7 @@ def source_of(saved: "Saved", command: str, data: str | None = None, embeddings:
     return said
 
 
-def _said(saved: "Saved") -> Source | None:
+def _said(saved: "SavedModel") -> Source | None:
     """What the folder says of its data, unchecked; None where it says nothing."""
     from ..saving.folder import SOURCE
 

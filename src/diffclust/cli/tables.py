@@ -41,10 +41,10 @@ def print_number(choice: dict[str, Any] | None) -> None:
 def print_reading(reading: Any, rows: int, data: str) -> None:
     """How a table is read, a line a column; of many columns of numbers, only how many."""
     columns = list(reading.columns)
-    plain = [column for column in columns if column.told == "number"]
+    plain = [column for column in columns if column.description == "number"]
     if len(columns) > MANY and len(plain) > MANY // 2:
-        columns = [column for column in columns if column.told != "number"]
-    lines = [[column.name, column.told + _way_to_use(column)] for column in columns[:MANY]]
+        columns = [column for column in columns if column.description != "number"]
+    lines = [[column.name, column.description + _way_to_use(column)] for column in columns[:MANY]]
     if len(columns) > MANY:
         lines.append([f"{len(columns) - MANY} more", ""])
     if len(columns) < len(reading.columns):

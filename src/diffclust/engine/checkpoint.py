@@ -24,15 +24,15 @@ from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 from torch import Tensor, nn
 
-from .disk import Busy, flush, naming, only_user, read_regular, write_flushed
+from .disk import FolderBusy, flush, folder_lock, read_regular, reporting_as, write_flushed
 from .distributed import ALONE, Processes
 
-STATE_FORMAT = 2  # of the state; 1 had no number
-KEPT = 2
-PATIENCE = 10.0  # seconds to wait for another fit in the folder: for the last of its processes, if it was killed
+STATE_FORMAT = 2  # format of the state; format 1 had no number
+N_KEPT = 2
+PATIENCE = 10.0  # seconds to wait for another fit in the folder, such as the last process of a killed one
 REMEDY = "Give another folder, or remove it to start afresh."
 MALFORMED = (AttributeError, IndexError, KeyError, RecursionError, SafetensorError, TypeError, ValueError)
-NAME, SUFFIX, ASIDE = "diffclust-{}", ".ckpt", ".part"  # with a number; the folder may hold other things
+NAME, SUFFIX, PARTIAL = "diffclust-{}", ".ckpt", ".part"  # numbered; other files in the folder are ignored
 
 
 def pack(state: Any) -> bytes:
@@ -53,7 +53,7 @@ def pack(state: Any) -> bytes:
 
 
 def unpack(blob: bytes) -> Any:
-    """What `pack` was given; a ValueError where these are no such bytes."""
+    """The reverse of `pack`; a ValueError for other bytes."""
     try:
         tensors = load_tensors(blob)
         header = json.loads(blob[8 : 8 + int.from_bytes(blob[:8], "little")])
@@ -116,21 +116,21 @@ class CheckpointFolder:
     def reserved(self, patience: float | None = None) -> contextlib.AbstractContextManager[None]:
         """A context in which the folder belongs to one fit."""
         busy = f"checkpoint={self.folder}: another fit is at work in this folder. Give each fit a folder of its own."
-        return only_user(self.folder, busy, PATIENCE if patience is None else patience)
+        return folder_lock(self.folder, busy, PATIENCE if patience is None else patience)
 
     def _inode(self) -> tuple[int, int]:
-        """What tells the folder from another one of the same name."""
+        """Identifies the folder, in case another one takes its name."""
         status = self.folder.stat()
         return status.st_dev, status.st_ino
 
     def _still_reserved(self) -> contextlib.AbstractContextManager[None]:
-        """The same in the midst of a fit: a folder that vanished is made again, and what replaced the one that the fit
-        reserved is reserved, too."""
+        """`reserved` during a fit: create the folder again if it was deleted, and also reserve a folder that replaced
+        it."""
         self.folder.mkdir(parents=True, exist_ok=True)
         return contextlib.nullcontext() if self._inode() == self.inode else self.reserved(patience=0)
 
     def files(self) -> list[Path]:
-        """Newest first; no files but our own."""
+        """Our checkpoints in the folder, newest first."""
         return sorted(self.folder.glob(NAME.format("[0-9]" * 8) + SUFFIX), reverse=True)
 
     def write(self, state: Any) -> None:
@@ -139,18 +139,18 @@ class CheckpointFolder:
             files = self.files()
             number = int(files[0].stem[-8:]) + 1 if files else 0
             self._write(self.folder / (NAME.format(f"{number:08d}") + SUFFIX), blob)
-            for old in self.files()[KEPT:]:
+            for old in self.files()[N_KEPT:]:
                 old.unlink(missing_ok=True)
 
     def _write(self, path: Path, blob: bytes) -> None:
-        aside = path.with_suffix(ASIDE)
+        part = path.with_suffix(PARTIAL)
         try:
-            with naming(path, aside):
-                write_flushed(aside, hashlib.sha256(blob).digest() + blob)
-                aside.replace(path)
+            with reporting_as(path, part):
+                write_flushed(part, hashlib.sha256(blob).digest() + blob)
+                part.replace(path)
         except BaseException:
             with contextlib.suppress(OSError):
-                aside.unlink(missing_ok=True)
+                part.unlink(missing_ok=True)
             raise
         flush(self.folder)
 
@@ -171,7 +171,7 @@ class CheckpointFolder:
     def clear(self) -> None:
         """Remove the checkpoints of a finished fit."""
         with self._still_reserved():
-            for path in [*self.files(), *self.folder.glob(NAME.format("[0-9]" * 8) + ASIDE)]:
+            for path in [*self.files(), *self.folder.glob(NAME.format("[0-9]" * 8) + PARTIAL)]:
                 path.unlink(missing_ok=True)
 
 
@@ -203,16 +203,16 @@ class Checkpoint:
         defaults: dict[str, Any] | None = None,
         found: tuple[Any, ...] | None = None,
     ) -> None:
-        """A fit's place in a folder.
+        """Start a new state, or read the one in the folder.
 
         Args:
-            folder: where it is kept; None: nowhere.
-            every: epochs from one checkpoint to the next.
-            identity: what a fit must have in common with the one that wrote the folder.
-            seeds: of the restarts.
-            processes: those that share the fit.
-            defaults: what holds for a part of the identity that the folder does not know: a setting of later date.
-            found: what was found before training, and a fit that goes on need not look for again.
+            folder: folder of the checkpoints; None: keep none.
+            every: epochs between checkpoints.
+            identity: settings and data that must be equal to those of the fit that wrote the folder.
+            seeds: seeds of the restarts.
+            processes: the processes that share the fit.
+            defaults: values for parts of the identity that an older checkpoint does not have.
+            found: results from before training (the number of clusters), which a resumed fit need not compute again.
         """
         self.folder, self.every, self.processes = folder, every, processes
         self.has_news = False
@@ -224,7 +224,7 @@ class Checkpoint:
             "found": found,
             "entries": [{"result": None, "phases": {}, "current": None} for _ in seeds],
         }
-        kept = processes.of_leader(folder.read) if folder else None
+        kept = processes.broadcast(folder.read) if folder else None
         if kept is not None:
             self._check(kept, identity, seeds, defaults or {})
             self.state = kept
@@ -249,18 +249,18 @@ class Checkpoint:
         return self.folder is not None and epochs_done % self.every == 0
 
     def note(self, entry: dict[str, Any], news: dict[str, Any]) -> None:
-        """Change a restart's entry; tensors are copied, since training goes on with them."""
+        """Update a restart's entry. Tensors are copied, because training continues to change them."""
         if self.folder is not None and self.processes.leads:
             entry.update(snapshot(news))
             self.has_news = True
 
     def write(self) -> None:
-        """To the folder, where there is anything new. The training is worth more than its checkpoint: where that cannot
-        be written, it goes on."""
+        """Write the state if it has changed. If that fails, warn and continue: training matters more than its
+        checkpoint."""
         if self.folder is not None and self.has_news:
             try:
                 self.folder.write(self.state)
-            except (OSError, Busy) as error:
+            except (OSError, FolderBusy) as error:
                 self._warn_once(f"could not be written ({error}). Training goes on, and tries again at the next.")
         self.has_news = False
 
@@ -270,16 +270,16 @@ class Checkpoint:
             warnings.warn(f"checkpoint={self.folder.folder}: a checkpoint {trouble}", UserWarning, stacklevel=3)
 
     def clear(self) -> None:
-        """The fit is done: remove its files, except inside `keeping_checkpoints`."""
+        """Remove the files of a finished fit, except inside `keeping_checkpoints`."""
         if self.folder is not None and self.processes.leads and not _kept.get():
             try:
                 self.folder.clear()
-            except (OSError, Busy) as error:
+            except (OSError, FolderBusy) as error:
                 self._warn_once(f"could not be removed ({error}), though the fit is done.")
 
 
 def comparable(value: Any) -> Any:
-    """A setting as something that can be compared from one process to the next."""
+    """A setting as plain values that are comparable across processes."""
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     if isinstance(value, (np.ndarray, np.generic, Tensor)):

@@ -16,14 +16,13 @@ from ..nn.neighbours import NeighbourGraph
 from ..nn.parallel import batch_mean, totals
 from .distributed import ALONE, Processes
 from .rows import Rows
-from .runtime import undisturbed
+from .runtime import without_caller_modes
 
-CHUNK = 1024  # rows answered at a time, where nothing below says otherwise
-# By the type of device: as many rows at a time as have this many values together, but no more than 8 * CHUNK. On a CPU
-# only of rows in memory, and there no fewer than CHUNK / 4 (a cache does not hold more of wide rows); on a GPU no fewer
-# than CHUNK.
+CHUNK = 1024  # rows computed at a time, unless the values below say otherwise
+# By device: values per chunk. A chunk has at most 8 * CHUNK rows, at least CHUNK on a GPU, and at least CHUNK / 4 on a
+# CPU, whose cache cannot hold more wide rows. On a CPU this applies only to rows in memory.
 MANY_VALUES = {"cpu": 2**17, "cuda": 2**23}
-FEWEST = 16  # rows: with fewer, matrix kernels change, and a row's last bits would depend on the rows beside it
+MIN_ROWS_AT_ONCE = 16  # with fewer rows other matrix kernels run, and a row's last bits would depend on the batch
 
 
 @dataclass(frozen=True)
@@ -39,9 +38,9 @@ class Batch:
     near: Tensor | None = None  # (b, m) which of the batch's samples are neighbours of each
     far: Tensor | None = None  # (b, s) which of the batch's samples, of all processes, repel each sample
     # with knowledge about some rows:
-    told: Tensor | None = None  # (m + 2 p, ...) m samples whose cluster is known, and both parts of p pairs
-    codes: Tensor | None = None  # (m,) these clusters
-    together: Tensor | None = None  # (p,) whether the two of a pair are together, or apart
+    known_x: Tensor | None = None  # (m + 2 p, ...) m samples of known cluster, then the first and the second of p pairs
+    known_labels: Tensor | None = None  # (m,) these clusters
+    same_cluster: Tensor | None = None  # (p,) whether the two of a pair belong to one cluster
 
     def mean(self, values: Tensor) -> Tensor:
         """The mean over the rows of the whole batch, across all processes: (b, ...) -> (...)."""
@@ -60,9 +59,9 @@ class Summary(NamedTuple):
     mean: Tensor
     deviation: Tensor
     spread: float  # root mean square distance of a value from its mean
-    zeros: float  # share of values that are zero, as the user has them
-    nonnegative: bool  # whether none is negative, as the user has them
-    shortest: float  # Euclidean length of a row, but for rows of zeros
+    zeros: float  # share of zeros among the user's values
+    nonnegative: bool  # whether none of the user's values is negative
+    shortest: float  # smallest Euclidean length of a row other than zero
     longest: float
 
     @property
@@ -79,13 +78,13 @@ class Summary(NamedTuple):
 
     @property
     def two_valued(self) -> Tensor:
-        """Whether a column has just two values: between given ends, only then is its variance as large as can be."""
+        """Whether a column has exactly two values: only then is its variance the largest possible for its range."""
         largest = (self.highs - self.mean).double() * (self.mean - self.lows).double()
         return (largest > 0) & (self.deviation.double().square() > (1 - 1e-4) * largest)
 
 
 def batches(n: int, batch_size: int) -> tuple[int, int]:
-    """How many batches an epoch of n rows has, and of how many rows."""
+    """The number of batches in an epoch of n rows, and the rows per batch."""
     steps = max(1, n // batch_size)
     if steps * batch_size < 0.9 * n:
         steps += 1
@@ -111,10 +110,10 @@ class Data:
         processes: Processes = ALONE,
     ) -> None:
         n = len(rows)
-        self.graph: NeighbourGraph | None = None  # batches then come with neighbours
-        self.knowledge: Knowledge | None = None  # batches then come with what is known
-        self.scaled: ScaledRows | None = None  # the rows' own units, once they are known
-        self.scale: Tensor | None = None  # what columns are divided by, where the table or the user says so
+        self.graph: NeighbourGraph | None = None  # if set, batches have neighbours
+        self.knowledge: Knowledge | None = None  # if set, batches have known rows
+        self.scaled: ScaledRows | None = None  # the scaling of the rows, once it is computed
+        self.scale: Tensor | None = None  # divisors of the columns, if the table or the user gives them
         self.rows, self.device, self.augment, self.processes = rows.to(device), device, augment, processes
         self.steps, self.batch_size = batches(n, batch_size)
         if processes.size > max(1, self.batch_size):
@@ -131,7 +130,7 @@ class Data:
         self.own = self._rows_of(self.slot)
 
     def _rows_of(self, slot: slice) -> range:
-        """The rows of the process with this part of every batch: at least as many as its batches of an epoch need."""
+        """The rows of the process that has this part of every batch: enough for its batches of an epoch."""
         n, size = len(self), max(1, self.batch_size)
         return range(n * slot.start // size, n * slot.stop // size)
 
@@ -146,7 +145,7 @@ class Data:
         return self.values(self.rows.take(index))
 
     def values(self, x: Tensor) -> Tensor:
-        """Rows as they were read -> as the methods see them: floating point, on the device, images divided."""
+        """Convert rows as read to what the methods see: floating point, on the device, images divided."""
         if self.device.type == "cuda":
             x = x.to(self.device, non_blocking=x.is_pinned())
         elif x.device != self.device:
@@ -157,8 +156,7 @@ class Data:
         return x if self.rows.divisor == 1 else x / self.rows.divisor
 
     def take_checked(self, index: Tensor) -> Tensor:
-        """`take`, but raises on values that are not finite; it synchronises with the device, so it is not for training
-        steps."""
+        """`take`, but raise on values that are not finite; synchronises with the device, so not for training steps."""
         return self._checked(self.take(index), index)
 
     def block(self, start: int, stop: int) -> Tensor:
@@ -211,11 +209,11 @@ class Data:
         if index is None:
             return self.join(self._map(fn, None))
         sizes = [slot.stop - slot.start for slot in self.processes.parts(len(index))]
-        return self.processes.join(self._map(fn, index[self.processes.part(len(index))]), sizes)
+        return self.processes.all_gather_rows(self._map(fn, index[self.processes.part(len(index))]), sizes)
 
     def join(self, results: Tensor) -> Tensor:
-        """The results of all rows, from those that each process has of its own."""
-        return self.processes.join(
+        """Gather the results of all rows, given those of this process's own rows."""
+        return self.processes.all_gather_rows(
             results, [len(self._rows_of(slot)) for slot in self.processes.parts(self.batch_size)]
         )
 
@@ -233,15 +231,15 @@ class Data:
         return results
 
     def parts(self, fn: Callable[[Tensor], Tensor], index: Tensor | None = None, kept: bool = True) -> Iterator[Tensor]:
-        """fn over this process's rows, or over those at `index`, a chunk at a time. Answers that are not to be `kept`
-        may be the user's own rows."""
+        """Yield fn of this process's rows, or of those at `index`, a chunk at a time. Unless `kept`, results may share
+        memory with the user's rows."""
         places = self.own if index is None else range(len(index))
         for start in places[:: self.chunk]:
             stop = min(start + self.chunk, places.stop)
             x = self.block(start, stop) if index is None else self.take_checked(index[start:stop])
             n = x.shape[0]
-            padded = x if n >= FEWEST else torch.cat([x, x[:1].expand(FEWEST - n, *x.shape[1:])])
-            with torch.no_grad(), undisturbed():
+            padded = x if n >= MIN_ROWS_AT_ONCE else torch.cat([x, x[:1].expand(MIN_ROWS_AT_ONCE - n, *x.shape[1:])])
+            with torch.no_grad(), without_caller_modes():
                 answers = fn(padded)
             if kept and answers.data_ptr() == padded.data_ptr():  # the rows themselves, which may be the user's
                 answers = answers.clone()
@@ -264,7 +262,7 @@ class Data:
         zero = -origin.float().to(self.device)
         low, high = total.float() + torch.inf, total.float() - torch.inf
         lengths = torch.tensor([torch.inf, 0.0], device=self.device)  # shortest and longest, squared
-        with self.processes.together():
+        with self.processes.raising_together():
             for start in self.own[::CHUNK]:
                 x = self.block(start, min(start + CHUNK, self.own.stop))
                 low, high = torch.minimum(low, x.amin(0)), torch.maximum(high, x.amax(0))
@@ -274,7 +272,7 @@ class Data:
                 squared = x.flatten(1).square().sum(1)
                 shortest = squared.where(squared > 0, torch.inf).amin()
                 lengths = torch.stack([torch.minimum(lengths[0], shortest), torch.maximum(lengths[1], squared.amax())])
-        lows, highs, every = zip(*self.processes.every((low.cpu(), high.cpu(), lengths.sqrt().cpu())), strict=True)
+        lows, highs, every = zip(*self.processes.all_gather((low.cpu(), high.cpu(), lengths.sqrt().cpu())), strict=True)
         total, squares, zeros = self.total(total, squares, zeros)
         mean = total / len(self)
         variance = (squares / len(self) - mean.square()).clamp_min(0)

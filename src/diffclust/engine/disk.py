@@ -14,17 +14,17 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-OF_WRITING = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)  # errors that say nothing of which file
+WRITE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)  # raised without the name of the file
 
 
 @contextlib.contextmanager
-def written_whole(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """A path to write to, which becomes `path` when the block has ended and the bytes are on the disk. Where that
-    fails, a former file stays as it was, and the error names `path`."""
+def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """A temporary path to write to, renamed to `path` at the end of the block, once the bytes are on the disk. If that
+    fails, a previous file at `path` is unchanged, and the error names `path`."""
     path = Path(path)
     part = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}.part")
     try:
-        with naming(path, part):
+        with reporting_as(path, part):
             yield part
             flush(part)
             part.replace(path)
@@ -34,12 +34,12 @@ def written_whole(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def naming(path: Path, part: Path) -> Iterator[None]:
-    """Errors of writing `part` name `path` instead, which is the one that the user knows."""
+def reporting_as(path: Path, part: Path) -> Iterator[None]:
+    """A context in which errors of writing `part` name `path` instead, which the user knows."""
     try:
         yield
     except OSError as error:
-        unnamed = error.filename is None and error.errno in OF_WRITING
+        unnamed = error.filename is None and error.errno in WRITE_ERRORS
         if error.errno is None or not (unnamed or str(error.filename) == str(part)):
             raise
         raise OSError(error.errno, error.strerror or os.strerror(error.errno), str(path)) from error
@@ -53,7 +53,7 @@ def write_flushed(path: Path, blob: bytes) -> None:
 
 
 def flush(path: Path) -> None:
-    """Make a file, or the names in a folder, survive a power cut, where the system can."""
+    """Flush a file, or the names in a folder, to the disk, if the system supports it."""
     if path.is_dir() and not hasattr(os, "O_DIRECTORY"):
         return
     handle = os.open(path, os.O_RDONLY)
@@ -64,9 +64,9 @@ def flush(path: Path) -> None:
 
 
 def read_regular(path: Path, most: int | None = None) -> bytes:
-    """The bytes of a regular file, or of a link to one: a pipe would be waited for, and a device has no end.
+    """The bytes of a regular file, or of a link to one. Pipes, which may block, and devices, which may not end, raise.
 
-    most: bytes at most, where more cannot be right.
+    most: largest allowed size in bytes.
     """
     handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     try:
@@ -81,34 +81,34 @@ def read_regular(path: Path, most: int | None = None) -> bytes:
         os.close(handle)
 
 
-class Busy(ValueError):
-    """Somebody else is in the folder."""
+class FolderBusy(ValueError):
+    """Another thread or process has locked the folder."""
 
 
 @contextlib.contextmanager
-def only_user(folder: Path, busy: str, patience: float) -> Iterator[None]:
-    """Inside, nobody else is in the folder, in this process or another: they are waited for, and after `patience`
-    seconds that is an error, `Busy(busy)`. Not where there are no such locks: on Windows, and on some file systems."""
+def folder_lock(folder: Path, busy: str, patience: float) -> Iterator[None]:
+    """A context that holds the lock of a folder, across threads and processes. Waits up to `patience` seconds for it,
+    then raises `FolderBusy(busy)`. Does nothing where there are no locks: on Windows, and on some file systems."""
     if fcntl is None:
         yield
         return
-    door = os.open(folder, os.O_RDONLY)
+    handle = os.open(folder, os.O_RDONLY)
     try:
-        _lock(door, busy, time.monotonic() + patience)
+        _lock(handle, busy, time.monotonic() + patience)
         yield
     finally:
         with contextlib.suppress(OSError):
-            fcntl.flock(door, fcntl.LOCK_UN)  # closing would not do where a fork has the door open, too
-        os.close(door)
+            fcntl.flock(handle, fcntl.LOCK_UN)  # closing would not do where a fork has the door open, too
+        os.close(handle)
 
 
-def _lock(door: int, busy: str, until: float) -> None:
+def _lock(handle: int, busy: str, until: float) -> None:
     while True:
         try:
-            fcntl.flock(door, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             if time.monotonic() > until:
-                raise Busy(busy) from None
+                raise FolderBusy(busy) from None
             time.sleep(0.01)
         except OSError:  # a file system without locks
             return

@@ -28,8 +28,8 @@ ERRORS = {error.__name__: error for error in (ValueError, TypeError, NotImplemen
 
 @dataclass(frozen=True)
 class Processes:
-    """The processes that share a fit, seen from one of them. With one process, every method does nothing or returns its
-    input."""
+    """The processes that share a fit, as seen from one of them. With one process, every method does nothing or returns
+    its input."""
 
     rank: int = 0
     size: int = 1
@@ -54,7 +54,7 @@ class Processes:
     # ---- staying together
 
     @contextlib.contextmanager
-    def together(self) -> Iterator[None]:
+    def raising_together(self) -> Iterator[None]:
         """A context in which an error in one process is raised in all of them, so no process waits for one that has
         failed."""
         if self.alone:
@@ -65,29 +65,29 @@ class Processes:
             yield
         except Exception as raised:
             error = raised
-        told: list[tuple[str, str] | None] = [None] * self.size
+        errors: list[tuple[str, str] | None] = [None] * self.size
         kinds = [kind.__name__ for kind in type(error).__mro__ if kind in ERRORS.values()]
-        dist.all_gather_object(told, error and ([*kinds, ""][0], str(error)))
+        dist.all_gather_object(errors, error and ([*kinds, ""][0], str(error)))
         if error is not None:
             raise error
-        for rank, trouble in enumerate(told):
+        for rank, trouble in enumerate(errors):
             if trouble is not None:
                 kind, message = trouble
                 raise ERRORS.get(kind, RuntimeError)(f"In process {rank}: {message}")
 
-    def of_leader(self, make: Callable[[], T]) -> T:
+    def broadcast(self, make: Callable[[], T]) -> T:
         """The leader's value, sent to all processes."""
         if self.alone:
             return make()
         box: list[Any] = [None]
-        with self.together():
+        with self.raising_together():
             box = [make()] if self.leads else box
         dist.broadcast_object_list(box, src=0)
         return box[0]
 
     def check_same(self, things: dict[str, Any]) -> None:
         """Raise if the processes do not all have the same values."""
-        for rank, others in enumerate(self.every(things)):
+        for rank, others in enumerate(self.all_gather(things)):
             for name, thing in things.items():
                 if others.get(name) != thing:
                     raise ValueError(
@@ -95,7 +95,7 @@ class Processes:
                         f"{others.get(name)!s:.80}. All need the same; each takes its part."
                     )
 
-    def every(self, value: T) -> list[T]:
+    def all_gather(self, value: T) -> list[T]:
         """The values of all processes, by rank."""
         if self.alone:
             return [value]
@@ -113,7 +113,7 @@ class Processes:
         """The generator for random numbers of single rows, which differ between processes."""
         return common if self.alone else common.branch(self.rank)
 
-    def join(self, part: Tensor, sizes: list[int]) -> Tensor:
+    def all_gather_rows(self, part: Tensor, sizes: list[int]) -> Tensor:
         """The rows of all processes in order; `sizes` has the number of each."""
         if self.alone:
             return part
@@ -168,7 +168,7 @@ def alone() -> Iterator[None]:
         _current = before
 
 
-def started_together() -> bool:
+def started_by_torchrun() -> bool:
     """Whether torchrun, or something like it, started this process as one of several."""
     return all(name in os.environ for name in ENVIRONMENT) and int(os.environ["WORLD_SIZE"]) > 1
 
@@ -200,7 +200,7 @@ def distributed() -> Iterator[Processes]:
                 model.save("runs/a")
     """
     global _current
-    begins = dist.is_available() and started_together() and not dist.is_initialized()
+    begins = dist.is_available() and started_by_torchrun() and not dist.is_initialized()
     if begins:
         _begin()
     before = _current

@@ -1,4 +1,4 @@
-"""The batches of training: drawn anew every epoch, with neighbours where the data have a graph."""
+"""Training batches, shuffled every epoch; with neighbours if the data have a neighbour graph."""
 
 import os
 from collections.abc import Iterator
@@ -14,9 +14,9 @@ from .data import Batch, Data
 
 # For each sample: how many neighbours are drawn, and how many others it is pushed away from. Where the batch is all
 # rows, neighbours are in it already, and more of them cost little.
-DRAWS, FAR = 1, 8
-DRAWS_OF_ALL, FAR_OF_ALL = 3, 6
-TOLD = 64  # samples of known cluster that come with a batch, and as many pairs, at most
+NEAR_PER_ROW, FAR_PER_ROW = 1, 8
+NEAR_OF_ALL, FAR_OF_ALL = 3, 6
+MAX_KNOWN = 64  # samples of known cluster that come with a batch, and as many pairs, at most
 
 
 class Reader:
@@ -35,32 +35,31 @@ READER = Reader()
 
 
 class Feed:
-    """The batches of one epoch after another, in tensors that stay where they are, so that a captured step finds
-    the next batch by itself."""
+    """The batches of each epoch, in tensors that keep their memory, so that a captured step finds the next batch."""
 
     def __init__(self, data: Data) -> None:
         self.data = data
         width = data.slot.stop - data.slot.start
         self.order = torch.empty(data.steps, width, dtype=torch.long, device=data.device)
         self.cursor = torch.zeros(1, dtype=torch.long, device=data.device)
-        self.brought: Tensor | None = None  # this step's rows on the device, where `Data` does not hold them there
-        self.ahead: Future[Tensor] | None = None  # the next step's, being read
+        self.loaded: Tensor | None = None  # the rows of this step on the device, unless all rows are there
+        self.prefetched: Future[Tensor] | None = None  # those of the next step, being read
         self.all_rows = data.steps == 1 and width == len(data)
         if data.graph is not None:
-            draws, far = (DRAWS_OF_ALL, FAR_OF_ALL) if self.all_rows else (DRAWS, FAR)
+            draws, far = (NEAR_OF_ALL, FAR_OF_ALL) if self.all_rows else (NEAR_PER_ROW, FAR_PER_ROW)
             self.neighbours = torch.empty(data.steps, width, draws, dtype=torch.long, device=data.device)
             self.shifts = torch.empty(data.steps, far, dtype=torch.long, device=data.device)
         if data.knowledge is not None:
             known = data.knowledge
-            self.told = data.take(torch.cat([known.rows, known.pairs.T.flatten()]))
-            counts = min(TOLD, len(known.rows)), min(TOLD, len(known.pairs))
+            self.known_x = data.take(torch.cat([known.rows, known.pairs.T.flatten()]))
+            counts = min(MAX_KNOWN, len(known.rows)), min(MAX_KNOWN, len(known.pairs))
             self.known, self.linked = (
                 torch.empty(data.steps, count, dtype=torch.long, device=data.device) for count in counts
             )
 
-    def begin(self) -> None:
-        """Draw an epoch: the order of the rows, and what comes with them."""
-        self.settle()
+    def begin_epoch(self) -> None:
+        """Draw the order of the rows of an epoch, their neighbours and the known rows."""
+        self.cancel_prefetch()
         edges = self.data.rows.edges()
         if edges is None:
             data = self.data
@@ -74,14 +73,14 @@ class Feed:
             self._draw_knowledge(self.data.knowledge)
         self.cursor.zero_()
 
-    def settle(self) -> None:
-        """Wait for a read that nobody needs any more."""
-        if self.ahead is not None and not self.ahead.cancel():
-            wait([self.ahead])
-        self.ahead = None
+    def cancel_prefetch(self) -> None:
+        """Cancel reading ahead, or wait for its end."""
+        if self.prefetched is not None and not self.prefetched.cancel():
+            wait([self.prefetched])
+        self.prefetched = None
 
     def _draw_neighbours(self, graph: NeighbourGraph) -> None:
-        """For all of the epoch, from the random numbers that processes have in common: each then takes its part."""
+        """Draw for the whole epoch from random numbers that are equal in all processes; each process takes its part."""
         data = self.data
         steps, _, draws = self.neighbours.shape
         uniform = torch.rand(steps, data.batch_size, draws, device=data.device)[:, data.slot]
@@ -94,18 +93,18 @@ class Feed:
         self.shifts.copy_(torch.randint(1, max(2, data.batch_size), self.shifts.shape, device=data.device))
 
     def _draw_knowledge(self, known: Knowledge) -> None:
-        """For all of the epoch: every row and every pair is as likely as another."""
+        """Draw known rows and pairs for the whole epoch, uniformly."""
         for drawn, among in ((self.known, len(known.rows)), (self.linked, len(known.pairs))):
             drawn.copy_(torch.randint(max(1, among), drawn.shape, device=drawn.device))
 
     def _shuffle_blocks(self, edges: np.ndarray) -> None:
-        """Blocks in random order, or as they come where rows are read forward; the rows of a window of blocks are
-        shuffled among one another. So a disk is read in long runs, and a batch has rows of many places. A process
-        stays with its own rows, of which its disk cache may hold all."""
+        """Shuffle the blocks (unless rows can only be read forward), and the rows within each window of blocks. So the
+        disk is read sequentially, yet a batch has rows from many places. A process reads only its own rows, which its
+        disk cache may hold."""
         own, processes, generator = self.data.own, self.data.processes, None
         if not processes.alone:
             edges = np.unique(np.clip(edges, own.start, own.stop))
-            # how much is drawn differs from process to process: not from the common source
+            # processes draw different amounts, so this cannot use their common generator
             generator = torch.Generator().manual_seed(int(torch.randint(2**31, ())) * processes.size + processes.rank)
         flat, done, count = self.order.view(-1), 0, len(edges) - 1
         blocks = np.arange(count) if self.data.rows.forward_only else torch.randperm(count, generator=generator).numpy()
@@ -116,15 +115,15 @@ class Feed:
             flat[done : done + len(rows)] = rows.to(flat.device)
             done += len(rows)
 
-    def bring(self, step: int) -> None:
-        """Fetch the rows of this step from the host, where they do not live on the device."""
+    def load(self, step: int) -> None:
+        """Load the rows of this step to the device, unless all rows are there."""
         if self.data.rows.resident:
             return
-        read = self.ahead.result() if self.ahead is not None else self._read(step)
+        read = self.prefetched.result() if self.prefetched is not None else self._read(step)
         more = self.data.rows.edges() is not None and not self.data.rows.forward_only and step + 1 < len(self.order)
-        self.ahead = READER.thread.submit(self._read, step + 1) if more else None  # while this step is taken
+        self.prefetched = READER.thread.submit(self._read, step + 1) if more else None  # during this step
         rows = self.data.values(read)
-        self.brought = rows if self.brought is None else self.brought.copy_(rows)
+        self.loaded = rows if self.loaded is None else self.loaded.copy_(rows)
 
     def _read(self, step: int) -> Tensor:
         index = self.order[step]
@@ -138,7 +137,7 @@ class Feed:
         beside = {} if self.data.graph is None else self._neighbour_fields()
         beside |= {} if self.data.knowledge is None else self._knowledge_fields(self.data.knowledge)
         self.cursor += 1
-        clean = self.data.take(index) if self.brought is None else self.brought[: len(index)]
+        clean = self.data.take(index) if self.loaded is None else self.loaded[: len(index)]
         return Batch(self.data.augment(clean) if self.data.augment else clean, clean, index, **beside)
 
     def _neighbour_fields(self) -> dict[str, Tensor]:
@@ -149,25 +148,26 @@ class Feed:
         far = torch.where(far < data.batch_size, far, far - data.batch_size)  # on a CPU faster than a remainder
         if self.all_rows:
             return {"near": neighbours, "far": far}
-        neighbour = data.take(neighbours[:, 0]) if self.brought is None else self.brought[len(neighbours) :]
+        neighbour = data.take(neighbours[:, 0]) if self.loaded is None else self.loaded[len(neighbours) :]
         return {"neighbour": data.augment(neighbour) if data.augment else neighbour, "far": far}
 
     def _knowledge_fields(self, known: Knowledge) -> dict[str, Tensor]:
-        """`told`, `codes` and `together` of a `Batch`."""
+        """`known_x`, `known_labels` and `same_cluster` of a `Batch`."""
         rows, pairs = (drawn.index_select(0, self.cursor)[0] for drawn in (self.known, self.linked))
         m, p = len(known.rows), len(known.pairs)
-        told = self.told[torch.cat([rows, m + pairs, m + p + pairs])]
-        told = self.data.augment(told) if self.data.augment else told
-        return {"told": told, "codes": known.codes[rows], "together": known.together[pairs]}
+        x = self.known_x[torch.cat([rows, m + pairs, m + p + pairs])]
+        x = self.data.augment(x) if self.data.augment else x
+        labels, same = known.labels[rows], known.same_cluster[pairs]
+        return {"known_x": x, "known_labels": labels, "same_cluster": same}
 
 
 def shuffled(data: Data) -> Iterator[Batch]:
     """The batches of one epoch."""
     feed = Feed(data)
-    feed.begin()
+    feed.begin_epoch()
     try:
         for step in range(data.steps):
-            feed.bring(step)
+            feed.load(step)
             yield feed.batch()
     finally:
-        feed.settle()
+        feed.cancel_prefetch()

@@ -10,8 +10,8 @@ from ..metrics import effective_number
 if TYPE_CHECKING:
     from .model import Trainable
 
-SOUND = 0.8  # of the effective number of clusters at the start: with fewer, clusters have died
-RISE, SLACK = 1.15, 0.01  # more scatter than RISE times the least plus SLACK: clusters have dissolved
+SOUND = 0.8  # if the effective number of clusters falls below this share of that at the start, clusters have died
+RISE, SLACK = 1.15, 0.01  # if the scatter rises above RISE times the smallest + SLACK, clusters have dissolved
 
 
 class Guard:
@@ -37,9 +37,9 @@ class Guard:
         self.state: dict[str, Tensor] = {}
         self.trouble = ""
 
-    def look(self, sizes: Tensor, scatter: float | None = None) -> bool:
-        """Whether a model with these cluster sizes, and this scatter if the method computes it, is good. If so, and if
-        no earlier state had less scatter, it is kept."""
+    def check(self, sizes: Tensor, scatter: float | None = None) -> bool:
+        """Whether the model is good, given its cluster sizes, and its scatter if the method computes it. The state is
+        kept if it is good and no earlier one had less scatter."""
         number = effective_number(sizes.double().cpu().numpy())
         self.first = self.first or number
         self.trouble = ""
@@ -52,8 +52,8 @@ class Guard:
             self.state = {name: value.clone() for name, value in self.model.state_dict().items()}
         return not self.trouble
 
-    def go_back(self, epoch: int) -> None:
-        """Restore the kept state, and stop."""
+    def restore(self, epoch: int) -> None:
+        """Restore the kept state, and end training."""
         self.model.load_state_dict(self.state)
         self.model.finished = True
         what, where = ("die", "last sound epoch") if self.least_scatter == math.inf else ("dissolve", "best partition")

@@ -1,4 +1,4 @@
-"""The last state of a run whose numbers were finite, to go back to."""
+"""The last state of a run with finite numbers, which is restored when the loss is not finite."""
 
 import copy
 from collections.abc import Iterable
@@ -10,7 +10,7 @@ from torch.optim import Optimizer
 
 from .model import Trainable
 
-MAX_FALLBACKS = 3  # how often a run may fall back to finite numbers before it stays where it is
+MAX_FALLBACKS = 3  # how often training continues after a restore before it stops
 
 
 class LastFinite:
@@ -52,13 +52,13 @@ class LastFinite:
 
 
 def _are_finite(tensors: Iterable[Tensor]) -> Tensor:
-    """Whether each of the tensors has finite numbers alone, by their sum; a GPU is waited for when that is read."""
+    """Whether each tensor is finite, from its sum. Does not wait for a GPU until the result is read."""
     sums = [each.sum() for each in tensors]
     return torch.stack(sums).isfinite() if sums else torch.ones(0, dtype=torch.bool)
 
 
 def _copied(state: Any) -> Any:
-    """Dictionaries, lists and tensors anew; `copy.deepcopy` takes ten times as long."""
+    """A copy of dictionaries, lists and tensors; `copy.deepcopy` takes ten times as long."""
     if isinstance(state, dict):
         return {key: _copied(value) for key, value in state.items()}
     if isinstance(state, list):

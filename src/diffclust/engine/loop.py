@@ -3,8 +3,8 @@
 import contextlib
 from collections.abc import Hashable, Sequence
 
-from .accelerate.capture import Steps
-from .restart import Job, Restart
+from .accelerate.capture import StepRunner
+from .restart import FitContext, Restart
 
 
 def train(restarts: Sequence[Restart]) -> None:
@@ -14,21 +14,21 @@ def train(restarts: Sequence[Restart]) -> None:
     Ctrl-C ends the phase of the running restarts: each is then measured in its current state, and restarts that have
     not begun have no result.
     """
-    jobs = list(dict.fromkeys(restart.job for restart in restarts))
+    contexts = list(dict.fromkeys(restart.context for restart in restarts))
     with contextlib.ExitStack() as watching:
-        for job in jobs:
-            watching.enter_context(job.watchers)
+        for context in contexts:
+            watching.enter_context(context.watchers)
         for group in _side_by_side(restarts):
-            steps = Steps(
-                group[0].job.device,
+            steps = StepRunner(
+                group[0].context.device,
                 expected=max(restart.expected_steps for restart in group),
-                capture=group[0].job.capture,
+                capture=group[0].context.capture,
             )
             for restart in group:
                 restart.advance()
             while running := [restart for restart in group if restart.result is None]:
-                for job in jobs:
-                    job.checkpoint.write()
+                for context in contexts:
+                    context.checkpoint.write()
                 try:
                     for restart in running:
                         restart.begin_epoch()
@@ -42,13 +42,16 @@ def train(restarts: Sequence[Restart]) -> None:
                         restart.interrupt()
                 for restart in running:
                     restart.advance()
-            for job in jobs:
-                job.checkpoint.write()
-            if any(job.interrupted for job in jobs):
+            for context in contexts:
+                context.checkpoint.write()
+            if any(context.interrupted for context in contexts):
                 break
-    for job in jobs:
-        if all(restart.result is not None for restart in restarts if restart.job is job) and not job.interrupted:
-            job.checkpoint.clear()
+    for context in contexts:
+        if (
+            all(restart.result is not None for restart in restarts if restart.context is context)
+            and not context.interrupted
+        ):
+            context.checkpoint.clear()
 
 
 def _side_by_side(restarts: Sequence[Restart]) -> list[list[Restart]]:
@@ -56,10 +59,12 @@ def _side_by_side(restarts: Sequence[Restart]) -> list[list[Restart]]:
     fit."""
     alike: dict[Hashable, list[Restart]] = {}
     for restart in restarts:
-        job: Job = restart.job
-        alike.setdefault((job.device, job.at_once, job.capture) if job.at_once > 1 else id(job), []).append(restart)
+        context: FitContext = restart.context
+        alike.setdefault(
+            (context.device, context.at_once, context.capture) if context.at_once > 1 else id(context), []
+        ).append(restart)
     return [
-        each[first : first + each[0].job.at_once]
+        each[first : first + each[0].context.at_once]
         for each in alike.values()
-        for first in range(0, len(each), each[0].job.at_once)
+        for first in range(0, len(each), each[0].context.at_once)
     ]

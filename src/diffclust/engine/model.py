@@ -21,9 +21,9 @@ from .placing import place_centers
 
 Losses = dict[str, Tensor]  # named scalar terms, already weighted; the engine minimises their sum
 
-SAMPLED = 50_000  # rows at most that centres are placed on: k-means has no more work with more data
-KNOWN = 0.1  # weight of what is known of some rows, beside a method's own loss
-REVIVED_ON = 1024  # rows, drawn at random, among which a dead centre finds a new place
+PLACING_ROWS = 50_000  # rows at most that centres are placed on: k-means has no more work with more data
+KNOWLEDGE_WEIGHT = 0.1  # weight of what is known of some rows, beside a method's own loss
+REVIVAL_ROWS = 1024  # rows, drawn at random, among which a dead centre finds a new place
 
 
 class Event(NamedTuple):
@@ -52,17 +52,17 @@ class Trainable(nn.Module, ABC):
         self.events: list[Event] = []
         self.finished = False  # true once the method's own stopping rule holds: the loop then ends the phase
         self.graph_key: Hashable = None  # of the step: whatever it depends on beside tensors; set in `before_epoch`
-        self.resting: tuple[str, ...] = ()  # submodules by name that steps must not change; set in `before_epoch`
+        self.frozen_parts: tuple[str, ...] = ()  # submodules by name that steps must not change; set in `before_epoch`
         self.epochs = 0  # how many this phase has at most; the loop says so before it begins
         self.interval: int | None = None  # steps from one `refresh` to the next, counted over the whole phase
 
     @property
     def step_key(self) -> Hashable:
         """All non-tensor values that a step depends on."""
-        return self.graph_key, self.resting
+        return self.graph_key, self.frozen_parts
 
-    def resting_parameters(self) -> Iterator[nn.Parameter]:
-        for name in self.resting:
+    def frozen_parameters(self) -> Iterator[nn.Parameter]:
+        for name in self.frozen_parts:
             yield from self.get_submodule(name).parameters()
 
     def note(self, kind: str, message: str) -> None:
@@ -115,11 +115,11 @@ class Trainable(nn.Module, ABC):
         """Through the whole network and back."""
         return x
 
-    def rate(self, epoch: int) -> float:
+    def lr_factor(self, epoch: int) -> float:
         """The factor on the optimiser's learning rate in this epoch."""
         return 1.0
 
-    def figures(self) -> dict[str, float]:
+    def extra_metrics(self) -> dict[str, float]:
         """Numbers to keep in the epoch's record beside its losses."""
         return {}
 
@@ -168,21 +168,23 @@ class ClusterModel(Trainable):
     def losses(self, batch: Batch) -> Losses:
         """The method's own loss; plus the loss of the neighbour graph if there is one and the network is trained; plus
         the loss of the knowledge about some rows if there is any."""
-        if batch.far is None or not self.network_learns or "autoencoder" in self.resting:
+        if batch.far is None or not self.network_learns or "autoencoder" in self.frozen_parts:
             losses = self.loss(batch)
         else:
             with self.embedding_once(batch):
                 losses = {**self.loss(batch), "neighbours": self.neighbour_loss(batch)[0]}
-        if batch.told is not None:
+        if batch.known_x is not None:
             losses = {**losses, "knowledge": self.knowledge_loss(batch)}
         return losses
 
     def knowledge_loss(self, batch: Batch) -> Tensor:
         """The loss of the knowledge about some rows: see `nn.knowledge`."""
-        assert batch.told is not None
-        assert batch.codes is not None
-        assert batch.together is not None
-        return KNOWN * knowledge_loss(self.clusters, self.embed(batch.told), batch.codes, batch.together)
+        assert batch.known_x is not None
+        assert batch.known_labels is not None
+        assert batch.same_cluster is not None
+        return KNOWLEDGE_WEIGHT * knowledge_loss(
+            self.clusters, self.embed(batch.known_x), batch.known_labels, batch.same_cluster
+        )
 
     def embedding_once(self, batch: Batch) -> contextlib.AbstractContextManager[None]:
         """A context in which the samples and their neighbours pass through the encoder once, as one batch."""
@@ -202,9 +204,9 @@ class ClusterModel(Trainable):
         logits = self.clusters.logits(z)
         return Answer(z, logits, largest(logits))
 
-    def decider(self) -> Callable[[Tensor], Tensor]:
+    def label_function(self) -> Callable[[Tensor], Tensor]:
         """A function for the labels of `answer`, or -1 if NaN, for many batches."""
-        decide = self.clusters.decider()
+        decide = self.clusters.label_function()
         return lambda x: decide(self.embed(x))
 
     def assign(self, x: Tensor) -> Tensor:
@@ -233,14 +235,18 @@ class ClusterModel(Trainable):
         if self.guard:
             self.guard.state = {}
 
-    def hold_centers(self) -> None:
+    def freeze_centers(self) -> None:
         """From here on `loss` is that of a step which trains the network with fixed centres. A method that alternates
         by a flag of its own sets it here."""
-        self.resting = ("clusters",)
+        self.frozen_parts = ("clusters",)
 
     @abstractmethod
     def clustering_loss(self, z: Tensor) -> Tensor:
         """The method's clustering loss of each embedded row, (b, d) -> (b,), on the paper's scale."""
+
+    def with_other_assignment(self) -> Self | None:
+        """A copy that gives another assignment, for methods whose user may choose one after the fit."""
+        return None
 
     def as_trained(self) -> Self:
         """The model before clusters were merged or split; all tensors are shared."""
@@ -261,7 +267,7 @@ class ClusterModel(Trainable):
         return place_centers(self, data, start)
 
     @torch.no_grad()
-    def sample_embedding(self, data: Data, size: int = SAMPLED) -> Tensor:
+    def sample_embedding(self, data: Data, size: int = PLACING_ROWS) -> Tensor:
         """Embedded rows in eval mode, at most `size`, for placing centres."""
         with self.evaluating():
             return data.map(self.embed, data.draw(size))
@@ -271,7 +277,7 @@ class ClusterModel(Trainable):
         event."""
         if not bool(dead.any()):
             return
-        self.clusters.revive_(dead, self.sample_embedding(data, REVIVED_ON))
+        self.clusters.revive_(dead, self.sample_embedding(data, REVIVAL_ROWS))
         for _ in range(int(dead.sum())):
             self.note("repaired", "A centre without rows was moved to a row far from its own centre.")
 

@@ -1,4 +1,4 @@
-"""The optimisers by name, with the learning rate each is usually run at."""
+"""The optimisers by name, with their default learning rates."""
 
 from collections.abc import Callable
 from functools import partial
@@ -22,7 +22,7 @@ OPTIMIZERS: dict[str, tuple[Callable[..., Optimizer], float]] = {
 
 
 def make_optimizer(model: Trainable, wish: str | Callable[..., Optimizer], lr: float | None) -> Optimizer | None:
-    """None where nothing is left to learn by gradients."""
+    """The optimiser of a model; None if it has no parameters to train."""
     parameters = [p for p in model.parameters() if p.requires_grad]
     if not parameters:
         return None
@@ -39,7 +39,7 @@ def make_optimizer(model: Trainable, wish: str | Callable[..., Optimizer], lr: f
 
 
 def _at_once(build: Callable[..., Optimizer], on_gpu: bool) -> Callable[..., Optimizer]:
-    """Adam, and on a GPU SGD, as one kernel for all parameters, where the caller does not say how it is to be run."""
+    """Use the fused form of Adam, and of SGD on a GPU, unless the caller chose a form."""
     kind, said = (build.func, build.keywords) if isinstance(build, partial) else (build, {})
     free = said.keys().isdisjoint(("fused", "foreach", "differentiable"))
     known = kind in (torch.optim.Adam, torch.optim.AdamW) or (on_gpu and kind is torch.optim.SGD)

@@ -22,12 +22,12 @@ from .rows import TensorRows
 from .runtime import Randomness, autocast, random_states, set_random_states
 
 Record = dict[str, Any]  # {"phase": ..., "epoch": ..., then one number a loss term}
-GraphKey = tuple[int, Hashable, tuple[float, ...]]  # of a step: which phase's, the model's key, the learning rates
+GraphKey = tuple[int, Hashable, tuple[float, ...]]  # of a step: its phase, the model's step_key, the learning rates
 
 NUMBER = (bool, int, float, Tensor)
-LOOKED_AT = 64  # rows whose embedding must be finite when a phase ends
-SNAPSHOT_EVERY, SNAPSHOT_STEPS = 10, 50  # epochs between the states a run can fall back to, and at least so many steps
-NORM_BATCHES = 50  # batches that batch norm's final statistics are taken from
+FINITE_CHECK_ROWS = 64  # rows whose embedding must be finite when a phase ends
+SNAPSHOT_EVERY, SNAPSHOT_STEPS = 10, 50  # epochs between states that can be restored, but at least so many steps
+NORM_BATCHES = 50  # batches for the final statistics of batch norm
 
 
 @dataclass
@@ -44,8 +44,8 @@ class Progress:
     record: Record
     restart: int = 0
     stop: bool = field(default=False)
-    first: bool = False  # no epoch of the phase was told of before: the loss of the first ones may not be finite
-    whole: Trainable | None = None  # the model with its network, where `model` learns from embeddings
+    first: bool = False  # first call in this phase; not always epoch 0, whose loss may not be finite
+    whole: Trainable | None = None  # the model with its network, if `model` is trained on embeddings
 
 
 Callback = Callable[[Progress], None]
@@ -58,8 +58,8 @@ def set_rate(optimizer: Optimizer, factor: float) -> None:
 
 
 def _load_optimizer(optimizer: Optimizer, state: dict[str, Any]) -> None:
-    """Load the state. Unlike torch, refuse one in which a setting that is a number has become something else, or in
-    which the weights of a group do not have the same moments."""
+    """Load the state. Unlike torch, raise if a numeric setting is no number in it, or if the weights of a group have
+    different moments."""
     before = [{name: isinstance(value, NUMBER) for name, value in group.items()} for group in optimizer.param_groups]
     optimizer.load_state_dict(state)
     for were_numbers, group in zip(before, optimizer.param_groups, strict=True):
@@ -73,8 +73,8 @@ def _load_optimizer(optimizer: Optimizer, state: dict[str, Any]) -> None:
 
 @torch.no_grad()
 def settle_batch_norm(model: Trainable, data: Data) -> None:
-    """Set the batch-norm statistics to the plain mean over unchanged rows. Those that training leaves behind lag
-    by some ten steps and come from changed rows: after few steps they are far off."""
+    """Recompute the batch-norm statistics as means over rows without augmentation. The running ones of training lag by
+    some ten steps and come from augmented rows: after few steps they are far off."""
     model.train()  # except for the parts that do not learn
     norms = [
         module
@@ -113,7 +113,7 @@ class Phase:
         restart: the number of the restart that the phase is part of, for callbacks.
     """
 
-    places = False  # whether it places centres for a phase after it, and so is needed even without an epoch
+    places_centers = False  # whether it places centres for the next phase, so that it must run even with 0 epochs
 
     def __init__(
         self,
@@ -137,17 +137,17 @@ class Phase:
         self.in_stack = False  # whether the model's tensors are parts of common ones: see `accelerate.stack`
         self.totals: dict[Hashable, dict[str, Tensor]] = {}  # by step_key: sums of the loss terms over an epoch
         self.callback_states: list[Any] = []
-        self.told = False  # whether the callbacks were called
+        self.called_back = False  # whether callbacks were called in this phase
 
     # ---- from start to finish
 
     def start(self, saved: dict[str, Any] | None = None) -> None:
-        """Before the first epoch, or from where a checkpoint left off."""
+        """Prepare for the first epoch, or continue from a checkpoint."""
         self.set_up()
         self.model.train()
         self.model.epochs = self.epochs
         if self.optimizer is not None:
-            set_rate(self.optimizer, 1.0)  # before anything is kept: the rates as they were given
+            set_rate(self.optimizer, 1.0)  # stores the given rates before any state is kept
         if saved is None:
             self.model.before_training(self.data)
         else:
@@ -156,7 +156,7 @@ class Phase:
         self.over = self.model.finished or self.epoch >= self.epochs
 
     def set_up(self) -> None:
-        """What steps need, beside the model's own start."""
+        """Build what steps need."""
         self.feed = Feed(self.data)
         steps, alone = self.epochs * self.data.steps, self.data.processes.alone
         self.fusion = Fusion(self.data.device, self.precision, steps, alone)
@@ -170,14 +170,14 @@ class Phase:
     def begin_epoch(self) -> None:
         self.model.train()
         if self.optimizer is not None:
-            set_rate(self.optimizer, self.model.rate(self.epoch))
+            set_rate(self.optimizer, self.model.lr_factor(self.epoch))
         self.model.before_epoch(self.epoch, self.data)
         self.begin_steps()
 
     def begin_steps(self) -> None:
-        """The rows in a new order, and sums at zero."""
+        """Shuffle the rows, and reset the sums of losses."""
         self.data.processes.align(self.model)
-        self.feed.begin()
+        self.feed.begin_epoch()
         self.steps_taken = self.epoch * self.data.steps  # so that a resumed phase counts on
         for amount in self.totals.get(self.model.step_key, {}).values():
             amount.zero_()
@@ -187,31 +187,31 @@ class Phase:
         if self.model.interval is not None and self.steps_taken % self.model.interval == 0:
             with randomness.borrowed():
                 self.model.refresh(self.data)
-        self.feed.bring(step)
+        self.feed.load(step)
         self.steps_taken += 1
 
     def step(self) -> None:
         device = self.data.device
-        copies = self.fusion.copies(self.model)
+        cast_weights = self.fusion.cast_weights(self.model)
         batch = self.model.prepare(self.feed.batch())
         with autocast(device, self.precision):
             self.fusion.rehearse(self.model, batch.x)
-            with self.fusion.layers(self.model, copies), shared_norms():
+            with self.fusion.layers(self.model, cast_weights), shared_norms():
                 losses = self.data.portion(self.model.losses(batch))
         if self.optimizer is not None:
             for group in self.optimizer.param_groups:
                 for parameter in group["params"]:
                     parameter.grad = None
             learnt = [value for value in losses.values() if value.requires_grad]
-            if learnt or not self.model.resting:  # else nothing is left to learn
+            if learnt or not self.model.frozen_parts:  # otherwise nothing is trained by gradients in this step
                 torch.autograd.backward(learnt or list(losses.values()))  # of their sum
-        with self.fusion.ends():
-            self.learn(batch, losses)
+        with self.fusion.arithmetic():
+            self.apply_gradients(batch, losses)
 
-    def learn(self, batch: Batch, losses: Losses) -> None:
-        """The part of a step that comes after the gradients."""
+    def apply_gradients(self, batch: Batch, losses: Losses) -> None:
+        """The part of a step after the backward pass."""
         if self.optimizer is not None:
-            for parameter in self.model.resting_parameters():
+            for parameter in self.model.frozen_parameters():
                 parameter.grad = None  # not zero, so that neither momentum nor weight decay moves it
             self.data.processes.add_gradients(p for group in self.optimizer.param_groups for p in group["params"])
             self.model.after_backward()
@@ -227,7 +227,7 @@ class Phase:
     def end_epoch(self) -> None:
         epoch, losses = self.epoch, self.means()
         self.terms = list(losses)
-        self.history.append({"phase": self.name, "epoch": epoch, **losses, **self.model.figures()})
+        self.history.append({"phase": self.name, "epoch": epoch, **losses, **self.model.extra_metrics()})
         if all(map(math.isfinite, losses.values())):
             self.model.after_epoch(epoch, self.data)
             self.over = self._run_callbacks(epoch, losses) or self.model.finished
@@ -240,7 +240,7 @@ class Phase:
         self.over |= self.epoch >= self.epochs
 
     def means(self) -> dict[str, float]:
-        """Of each loss term over the epoch, read from the device at once."""
+        """The mean of each loss term over the epoch, read from the device at once."""
         totals = self.totals[self.model.step_key]
         sums = total(torch.stack(list(totals.values())))
         return dict(zip(totals, (sums / self.data.steps).tolist(), strict=True))
@@ -250,7 +250,7 @@ class Phase:
         that keeps a state is first given the state it had in this restart."""
         record = self.history[-1]
         progress = Progress(self.name, epoch, self.epochs, losses, self.model, self.data, record, self.restart)
-        progress.first, progress.whole, self.told = not self.told, self.whole, True
+        progress.first, progress.whole, self.called_back = not self.called_back, self.whole, True
         for i, callback in enumerate(self.callbacks):
             has_state = hasattr(callback, "state_dict")
             if has_state and self.callback_states[i] is not None:
@@ -258,7 +258,7 @@ class Phase:
             callback(progress)
             if has_state:
                 self.callback_states[i] = callback.state_dict()  # type: ignore[attr-defined]
-        return any(self.data.processes.every(progress.stop))
+        return any(self.data.processes.all_gather(progress.stop))
 
     def interrupt(self) -> None:
         """Ctrl-C: run no more epochs."""
@@ -266,7 +266,7 @@ class Phase:
         self.over = True
 
     def finish(self) -> None:
-        self.feed.settle()
+        self.feed.cancel_prefetch()
         if not self.last_finite.is_finite() or not self._embedding_is_finite():
             self.last_finite.restore(self.name, self.epoch, "embedding")
         self.leave_stack()
@@ -281,18 +281,18 @@ class Phase:
         if embed is None or not self.history:
             return True
         with self.model.evaluating():
-            return bool(self.data.map(embed, self.data.spaced(LOOKED_AT)).isfinite().all())
+            return bool(self.data.map(embed, self.data.spaced(FINITE_CHECK_ROWS)).isfinite().all())
 
     # ---- what acceleration needs to know
 
     @property
     def graph_key(self) -> GraphKey:
-        """Steps of one key do the same work, so that one CUDA graph serves them."""
+        """Steps with the same key do the same work, so one CUDA graph serves them."""
         rates = tuple(float(group["lr"]) for group in self.optimizer.param_groups) if self.optimizer else ()
         return id(self), self.model.step_key, rates
 
     def _keep_counts_on_the_device(self) -> None:
-        """An optimiser that counts its steps on the host could not be captured."""
+        """Let the optimiser count its steps on the device, otherwise it could not be captured."""
         if self.optimizer is not None and self.data.device.type == "cuda":
             for group in self.optimizer.param_groups:
                 if "capturable" in group:
@@ -300,7 +300,7 @@ class Phase:
 
     @torch.no_grad()
     def leave_stack(self) -> None:
-        """Give the model tensors of its own. Its views into the stack's would keep the other models in memory."""
+        """Give the model its own tensors again: views into the stack would keep the other models in memory."""
         if self.in_stack:
             for tensor in tensors_of(self.model).values():
                 tensor.grad = None
@@ -333,7 +333,7 @@ class Phase:
                         moments[name] = torch.empty_like(weight).copy_(value)
         self.callback_states = (list(state["callbacks"]) + [None] * len(self.callbacks))[: len(self.callbacks)]
         self.history = list(state["history"])
-        self.told = True
+        self.called_back = True
         set_random_states(state["random"], self.data.device)
 
 

@@ -1,4 +1,4 @@
-"""Where the centres of a model begin."""
+"""Place the initial centres of a model."""
 
 from typing import TYPE_CHECKING
 
@@ -7,18 +7,18 @@ from torch import Tensor
 
 from ..nn.cluster import Start
 from ..nn.knowledge import Knowledge, clusters_of
-from ..nn.layout import place_laid_out
+from ..nn.layout import place_by_layout
 from .data import Data
 
 if TYPE_CHECKING:
     from .model import ClusterModel
 
-LAID_OUT = 20_000  # rows at most that are laid out by their neighbours
+MAX_LAYOUT_ROWS = 20_000  # rows at most that are laid out by their neighbours
 
 
 def place_centers(model: "ClusterModel", data: Data, start: Start | Tensor) -> Tensor | None:
-    """Put the centres where `start` says, and what is known of some rows. Of rows that were laid out for it, the
-    cluster (n,) that each begins in; -1 for all others."""
+    """Place the centres as `start` and the knowledge about some rows say. If a layout was used: the initial cluster of
+    each row (n,), and -1 for rows that were not part of it."""
     known = data.knowledge
     if isinstance(start, Tensor):
         model.clusters.set_centers(start.to(model.clusters.weight))
@@ -26,24 +26,24 @@ def place_centers(model: "ClusterModel", data: Data, start: Start | Tensor) -> T
         return _place_by_neighbours(model, data, known)
     elif known is not None and start != "kept":
         _place_by_knowledge(model, data, known)
-    else:  # a network that has learnt by neighbours has laid them out already
+    else:  # a network that was trained on the neighbour graph needs no layout
         model.clusters.place(model.sample_embedding(data), "k-means" if start == "neighbours" else start)
     return None
 
 
 @torch.no_grad()
 def _place_by_neighbours(model: "ClusterModel", data: Data, known: Knowledge | None) -> Tensor | None:
-    some, find = data.draw(LAID_OUT), None
+    some, find = data.draw(MAX_LAYOUT_ROWS), None
     if known is not None:
         some = torch.cat([some, known.rows, known.pairs.flatten()]).unique()
         rows, pairs = (torch.searchsorted(some, part) for part in (known.rows, known.pairs))
 
         def find(z: Tensor) -> tuple[Tensor, Tensor]:
             centers, labels = clusters_of(known, model.clusters.n_clusters, z, z[rows], z[pairs])
-            return centers, labels.index_copy(0, rows, known.codes)
+            return centers, labels.index_copy(0, rows, known.labels)
 
     with model.evaluating():
-        found = place_laid_out(model.clusters, data.map(model.embed, some), find)
+        found = place_by_layout(model.clusters, data.map(model.embed, some), find)
     return found if found is None else found.new_full((len(data),), -1).index_copy(0, some, found)
 
 
@@ -51,9 +51,9 @@ def _place_by_neighbours(model: "ClusterModel", data: Data, known: Knowledge | N
 def _place_by_knowledge(model: "ClusterModel", data: Data, known: Knowledge) -> None:
     rows = model.sample_embedding(data)
     with model.evaluating():
-        told = data.map(model.embed, torch.cat([known.rows, known.pairs.flatten()]))
-    z, told = model.clusters.normalize(rows), model.clusters.normalize(told)
+        z_known = data.map(model.embed, torch.cat([known.rows, known.pairs.flatten()]))
+    z, z_known = model.clusters.normalize(rows), model.clusters.normalize(z_known)
     m = len(known.rows)
-    pairs = told[m:].view(-1, 2, z.shape[1])
-    centers, _ = clusters_of(known, model.clusters.n_clusters, z, told[:m], pairs)
+    pairs = z_known[m:].view(-1, 2, z.shape[1])
+    centers, _ = clusters_of(known, model.clusters.n_clusters, z, z_known[:m], pairs)
     model.clusters.set_centers(centers)

@@ -1,4 +1,4 @@
-"""What a network learns from where the method's own loss is not all of it: before clustering, and beside it."""
+"""Training tasks for the network of a model, before clustering or next to it."""
 
 import itertools
 from collections.abc import Hashable
@@ -12,18 +12,18 @@ from ..nn.autoencoders import RowAutoencoder
 from .data import Batch
 from .model import ClusterModel, Losses, Trainable
 
-RISING = 0.1  # share of the epochs in which a rate rises
+WARM_UP = 0.1  # share of the epochs in which a rate rises
 
 
-def rise_and_fall(epoch: int, epochs: int) -> float:
-    """A factor on the learning rate: it rises to about one, then falls to nothing."""
+def warm_up_and_decay(epoch: int, epochs: int) -> float:
+    """A factor on the learning rate: it rises to about one, then falls to zero."""
     done = (epoch + 0.5) / max(1, epochs)
-    return min(1.0, done / RISING) * (1 - done)
+    return min(1.0, done / WARM_UP) * (1 - done)
 
 
 class Pretraining(Trainable):
-    """A model's autoencoder alone, on reconstruction; with `noise`, from inputs that lost that share. `summed`: over
-    the values of a row, not averaged."""
+    """Train a model's autoencoder on reconstruction. `noise`: share of the input values that are masked. `summed`: the
+    loss is a sum over the values of a row, not a mean."""
 
     def __init__(self, model: ClusterModel, noise: float = 0.0, summed: bool = False) -> None:
         super().__init__()
@@ -36,7 +36,9 @@ class Pretraining(Trainable):
         if not self.noise:
             return Batch(x, x, batch.index)
         seen = torch.rand_like(x) >= self.noise
-        return Batch(torch.where(seen, x, self.model.autoencoder.shift), x, batch.index)  # hidden: the network's zero
+        return Batch(
+            torch.where(seen, x, self.model.autoencoder.shift), x, batch.index
+        )  # masked: zero in network units
 
     def loss(self, batch: Batch) -> Losses:
         z = self.model.represent(batch.x)
@@ -54,11 +56,11 @@ class Pretraining(Trainable):
 
 
 class NeighbourPretraining(Trainable):
-    """A model's encoder alone, such that neighbours stay neighbours; the decoder learns beside it to read what the
-    encoder gives. The learning rate rises, then falls to nothing."""
+    """Train a model's encoder so that neighbours stay neighbours, and the decoder to reconstruct, without an effect on
+    the encoder. The learning rate warms up, then decays to zero."""
 
-    fast, slow = 2e-2, 5e-3  # rates this loss is best learnt at by Adam: by the network of rows, and by others
-    decoded = 256  # rows a step that the decoder learns from
+    fast, slow = 2e-2, 5e-3  # best learning rates of Adam for this loss: for the network of rows, and for others
+    decoded = 256  # rows per step that train the decoder
 
     def __init__(self, model: ClusterModel) -> None:
         super().__init__()
@@ -76,8 +78,8 @@ class NeighbourPretraining(Trainable):
         network = self.model.network_stack_key()
         return network and (network, type(self.model), self.model.clusters.sphere)
 
-    def rate(self, epoch: int) -> float:
-        return rise_and_fall(epoch, self.epochs)
+    def lr_factor(self, epoch: int) -> float:
+        return warm_up_and_decay(epoch, self.epochs)
 
     def reconstruct(self, x: Tensor) -> Tensor:
         return self.model.reconstruct(x)
@@ -92,10 +94,10 @@ class NetworkAlone(Trainable):
     def __init__(self, model: ClusterModel) -> None:
         super().__init__()
         self.model = model
-        self.resting = ("model.clusters",)
+        self.frozen_parts = ("model.clusters",)
 
     def loss(self, batch: Batch) -> Losses:
-        self.model.hold_centers()
+        self.model.freeze_centers()
         return self.model.loss(batch)
 
     def parameters(self, recurse: bool = True) -> Any:
@@ -103,8 +105,8 @@ class NetworkAlone(Trainable):
 
 
 class LayerPretraining(Trainable):
-    """One layer of a model's autoencoder and its mirror image, as a denoising autoencoder of what the layers
-    outside of it give: greedy layer-wise training. `noise` is the share hidden of its input and of its code."""
+    """Greedy layer-wise pretraining: train one layer of the encoder with its mirror image in the decoder as a denoising
+    autoencoder of the outer layers' output. `noise` is the dropout of its input and of its code."""
 
     def __init__(self, model: ClusterModel, depth: int, noise: float = 0.2) -> None:
         super().__init__()

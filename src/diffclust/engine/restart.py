@@ -24,7 +24,7 @@ class EpochWatchers(Protocol):
 
 
 @dataclass(eq=False)
-class Job:
+class FitContext:
     """What the restarts of one fit share.
 
     Args:
@@ -47,9 +47,15 @@ class Restart:
     the last phase it sets `result`."""
 
     def __init__(
-        self, job: Job, number: int, model: ClusterModel, data: Data, phases: list[Phase], randomness: Randomness
+        self,
+        context: FitContext,
+        number: int,
+        model: ClusterModel,
+        data: Data,
+        phases: list[Phase],
+        randomness: Randomness,
     ) -> None:
-        self.job, self.model, self.data, self.randomness = job, model, data, randomness
+        self.context, self.model, self.data, self.randomness = context, model, data, randomness
         self.waiting = phases
         self.plan = {phase.name: phase.epochs for phase in phases}
         self.expected_steps = sum(self.plan.values()) * data.steps
@@ -57,8 +63,8 @@ class Restart:
         self.history: list[Record] = []
         self.events: list[Event] = []
         self.terms: list[str] = []
-        self.seed = job.checkpoint.seeds[number]
-        self.entry = job.checkpoint.entries[number]
+        self.seed = context.checkpoint.seeds[number]
+        self.entry = context.checkpoint.entries[number]
         kept = self.entry["result"]
         with restoring():
             self.result = None if kept is None else Run.restore(model, kept)
@@ -86,13 +92,13 @@ class Restart:
         with self.randomness.borrowed():
             phase = self.current
             phase.end_epoch()
-            if self.job.checkpoint.is_due(phase.epoch) and not phase.over:
+            if self.context.checkpoint.is_due(phase.epoch) and not phase.over:
                 phase.last_finite.keep()  # as one that goes on from this checkpoint would
                 self._keep(current={"phase": phase.name, "state": phase.state()})
 
     def interrupt(self) -> None:
         """Ctrl-C: end this phase; the remaining ones run without training."""
-        self.job.interrupted = True
+        self.context.interrupted = True
         self.current.interrupt()
 
     def _start_phase(self, phase: Phase) -> None:
@@ -108,10 +114,10 @@ class Restart:
                 self.history += done["history"]
                 self.events += [Event(*event) for event in done["events"]]
             return
-        if self.job.interrupted:
+        if self.context.interrupted:
             phase.epochs = 0
-        if phase.epochs > 0 or phase.places or not self.waiting:
-            phase.callbacks = self.job.watchers.callbacks
+        if phase.epochs > 0 or phase.places_centers or not self.waiting:
+            phase.callbacks = self.context.watchers.callbacks
             with restoring() if saved is not None else contextlib.nullcontext():
                 phase.start(saved)
             self.phase = phase
@@ -141,5 +147,5 @@ class Restart:
     def _keep(self, **news: Any) -> None:
         """Put news into the next checkpoint; none after an interruption, so that a resumed fit goes on from before
         it."""
-        if not self.job.interrupted:
-            self.job.checkpoint.note(self.entry, news)
+        if not self.context.interrupted:
+            self.context.checkpoint.note(self.entry, news)

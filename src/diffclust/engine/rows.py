@@ -8,14 +8,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-BLOCK = 2**19  # bytes read in one go, where rows lie on a disk
-WINDOW = 128  # blocks whose rows are shuffled among one another
-MOMENTS_OF, AT_A_TIME = 10_000, 1024  # rows that `moments` is taken over, and those read at a time
+BLOCK_BYTES = 2**19  # bytes read in one go, where rows lie on a disk
+SHUFFLED_BLOCKS = 128  # consecutive blocks whose rows are shuffled together
+MOMENTS_ROWS, MOMENTS_CHUNK = 10_000, 1024  # rows that `moments` is taken over, and those read at a time
 
 
 class Moments:
-    """Mean and deviation of each column of rows, of all pixels of images, as parts of them are added: in float64, of
-    differences to the first, so that no digits are lost far from zero."""
+    """Running mean and deviation of each column, or of all pixels of images. Computed in float64 from differences to
+    the first row, so that no digits are lost far from zero."""
 
     def __init__(self) -> None:
         self.n, self.first, self.sum, self.squares = 0, torch.empty(0), torch.empty(0), torch.empty(0)
@@ -46,11 +46,11 @@ class Rows(ABC, Sized):
     row_shape: tuple[int, ...]
     divisor: float = 1.0
     origin: Tensor | None = None
-    origin_known = False  # whether `origin` is final, be it None: until then, rows are read in double precision
-    is_embedding = False  # of a network, and not the user's own rows
-    resident = False  # all on the device, so that `take` needs nothing from the host
-    window = WINDOW  # blocks that are shuffled together
-    forward_only = False  # can only be read from the first row to the last, as a stream
+    origin_known = False  # whether `origin` is final, even if None; until then rows are read in float64
+    is_embedding = False  # output of a network instead of the user's rows
+    resident = False  # all rows are on the device
+    window = SHUFFLED_BLOCKS  # blocks that are shuffled together
+    forward_only = False  # rows can only be read from first to last, as a stream
 
     @abstractmethod
     def take(self, index: Tensor) -> Tensor: ...
@@ -63,14 +63,14 @@ class Rows(ABC, Sized):
         return self
 
     def moments(self) -> Moments:
-        """Of some rows, evenly spaced."""
+        """Mean and deviation of some evenly spaced rows."""
         found = Moments()
-        spaced = torch.linspace(0, len(self) - 1, min(len(self), MOMENTS_OF), dtype=torch.float64).long()
-        for part in spaced.split(AT_A_TIME):
+        spaced = torch.linspace(0, len(self) - 1, min(len(self), MOMENTS_ROWS), dtype=torch.float64).long()
+        for part in spaced.split(MOMENTS_CHUNK):
             found.add(self.take(part))
         return found
 
-    def less_origin(self, origin: Tensor | None) -> "Rows":
+    def subtract_origin(self, origin: Tensor | None) -> "Rows":
         """These rows with `origin` subtracted from now on."""
         self.origin, self.origin_known = origin, True
         return self
@@ -79,18 +79,18 @@ class Rows(ABC, Sized):
         return x if self.origin is None else (x.double() - self.origin.to(x.device)).float()
 
     def edges(self) -> np.ndarray | None:
-        """Row numbers at which the blocks begin that are best read together, and the end (blocks + 1,); None where any
-        order is as good."""
+        """First rows of the blocks in which rows should be read, and the number of rows (blocks + 1,); None if the
+        order of reading does not matter."""
         return None
 
     def _even_edges(self, row_bytes: int) -> np.ndarray | None:
-        """Blocks of about BLOCK bytes, where there is more than a window of them."""
-        n, block = len(self), max(1, BLOCK // max(1, row_bytes))
-        return np.append(np.arange(0, n, block), n) if n > WINDOW * block else None
+        """Blocks of about BLOCK_BYTES; None if all fit into one window."""
+        n, block = len(self), max(1, BLOCK_BYTES // max(1, row_bytes))
+        return np.append(np.arange(0, n, block), n) if n > SHUFFLED_BLOCKS * block else None
 
 
 class TensorRows(Rows):
-    """In memory; moves to the device whole, in the type it has (images may stay uint8)."""
+    """Rows in memory, moved to the device all at once in their own type (images may stay uint8)."""
 
     resident = True
 
@@ -113,8 +113,8 @@ class TensorRows(Rows):
         there.origin, there.origin_known, there.is_embedding = self.origin, self.origin_known, self.is_embedding
         return there
 
-    def less_origin(self, origin: Tensor | None) -> Rows:
-        super().less_origin(origin)
+    def subtract_origin(self, origin: Tensor | None) -> Rows:
+        super().subtract_origin(origin)
         self.x = self._moved(self.x)
         self.x = self.x if self.x.dtype in (torch.uint8, torch.float32) else self.x.float()
         return self
@@ -170,7 +170,7 @@ class SparseRows(Rows):
 
 
 def sample(item: Any) -> Tensor:
-    """Of what a Dataset gives: the thing itself, or the first of a tuple."""
+    """The sample in an item of a Dataset: the item, or the first entry of a tuple."""
     try:
         x = torch.as_tensor(item[0] if isinstance(item, (tuple, list)) else item).detach()
     except (RuntimeError, TypeError, ValueError, IndexError) as error:

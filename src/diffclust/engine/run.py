@@ -3,7 +3,7 @@
 import functools
 from collections import Counter
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,12 +15,13 @@ from ..nn.cluster import ClusterLayer
 from .data import Data
 from .model import ClusterModel, Event
 from .phase import Record
+from .runtime import seeded
 
-# A run has collapsed if it has fewer effective clusters than 1 + COLLAPSED of those wanted, and leaves more than
-# UNEXPLAINED of the variance inside them. With less, its small clusters are groups of rows far from all others.
+# A run has collapsed if its effective number of clusters is below 1 + COLLAPSED * k and more than UNEXPLAINED of the
+# variance is within clusters. With less variance within, the small clusters are outlying groups of rows.
 COLLAPSED, UNEXPLAINED = 0.02, 0.5
 FIGURES = ("seed", "history", "terms", "inertia", "scatter", "clustering_loss", "reconstruction", "temperature")
-SAMPLE = 10_000  # rows the temperature is fitted on
+TEMPERATURE_ROWS = 10_000  # rows the temperature is fitted on
 NO_WARNING = ("repaired", "settled", "fallback")  # events that went well
 
 
@@ -38,6 +39,7 @@ class Run:
     clustering_loss: float
     reconstruction: float
     temperature: float
+    other: "Run | None" = None  # the same by the model's other assignment, where it has one
 
     @classmethod
     def evaluate(
@@ -50,7 +52,7 @@ class Run:
         terms: list[str],
         events: list[Event],
     ) -> "Run":
-        """Everything one wants to know of a trained model, in eval mode over all rows, summed in float64."""
+        """Measure a trained model on all rows, in eval mode, with sums in float64."""
         model.eval()
         clusters = model.clusters
         with torch.no_grad():
@@ -69,7 +71,7 @@ class Run:
             sums += part.sum(0)
         _, own, loss = data.total(sums)[0].tolist()
         labels = data.join(labels)
-        z = model.sample_embedding(data, SAMPLE)
+        z = model.sample_embedding(data, TEMPERATURE_ROWS)
         variance = (z - z.mean(0)).double().square().sum(1).mean().item()
         return cls(
             model=model,
@@ -89,9 +91,17 @@ class Run:
         )
 
     def with_model(self, model: ClusterModel, data: Data, events: Sequence[Event] = ()) -> "Run":
-        """The run as if it had ended with another model, and had these events more."""
+        """This run with another model, measured anew, and with additional events."""
         events = [*self.events, *events]
         return Run.evaluate(model, data, seed=self.seed, history=self.history, terms=self.terms, events=events)
+
+    def with_other_assignment(self, data: Data) -> "Run":
+        """The run with `other` measured, where the model has another assignment."""
+        model = self.model.with_other_assignment()
+        if model is None:
+            return self
+        with seeded(self.seed, data.device):
+            return replace(self, other=self.with_model(model, data))
 
     def state(self) -> dict[str, Any]:
         """For a checkpoint; `restore` goes back."""
@@ -120,7 +130,7 @@ class Run:
         return np.bincount(self.labels, minlength=len(self.centers))
 
     def diagnostics(self) -> dict[str, Any]:
-        """Cluster sizes, and whatever went wrong or was put right."""
+        """Cluster sizes, warnings and repairs."""
         k = len(self.centers)
         sizes = self.sizes
         empty = np.flatnonzero(sizes == 0).tolist()
@@ -150,19 +160,19 @@ class Run:
 
 
 def warnings_of(events: Sequence[Event]) -> list[str]:
-    """What the user should be warned of, each once."""
+    """Messages to warn the user with, without repetitions."""
     counts = Counter(event.message for event in events if event.kind not in NO_WARNING)
     return [message if count == 1 else f"{message} ({count} times)" for message, count in counts.items()]
 
 
 def last_change(history: Sequence[Record], terms: Collection[str]) -> float | None:
-    """By what share the mean total loss changed from the last but one tenth of the clustering epochs to the last tenth.
-    A tenth is rounded to an even number, since some methods alternate between two kinds of epoch. None with too few
-    epochs to say.
+    """The relative change of the mean total loss between the last two tenths of the clustering epochs. A tenth is
+    rounded to an even number of epochs, because some methods alternate between two kinds of epoch. None with too few
+    epochs.
 
     Args:
         history: a record for each epoch.
-        terms: the loss terms by name; a record has other numbers, too.
+        terms: names of the loss terms; a record also has other numbers.
     """
     records = [record for record in history if record["phase"] == "clustering"]
     names = set(terms).intersection(*records) if records else set()

@@ -1,4 +1,4 @@
-"""Where and how a run computes: device, precision, borrowed randomness."""
+"""Device, precision, and scoped random numbers."""
 
 import contextlib
 import os
@@ -13,7 +13,7 @@ from sklearn.utils import check_random_state
 from torch import Tensor
 
 PRECISIONS = ("auto", "float32", "bf16")
-KINDS = ("cpu", "cuda")
+DEVICE_TYPES = ("cpu", "cuda")
 CUBLAS = "CUBLAS_WORKSPACE_CONFIG"
 
 
@@ -29,7 +29,7 @@ def choose_device(wish: str | torch.device) -> torch.device:
 
 
 def free_memory(device: str = "cpu") -> float:
-    """Bytes that a method may take there now."""
+    """Bytes of free memory on the device."""
     place = choose_device(device)
     if place.type == "cuda":
         return float(torch.cuda.mem_get_info(place)[0])
@@ -52,16 +52,16 @@ def choose_precision(wish: str, device: torch.device) -> str:
 
 def autocast(device: torch.device, precision: str) -> contextlib.AbstractContextManager[Any]:
     if precision == "bf16":
-        torch.clear_autocast_cache()  # inside a caller's autocast it would hold the weights of the step before
+        torch.clear_autocast_cache()  # inside a caller's autocast it holds the weights of the previous step
         return torch.autocast(device.type, dtype=torch.bfloat16)
     return contextlib.nullcontext()
 
 
 @contextlib.contextmanager
-def undisturbed() -> Iterator[None]:
-    """A context, or a decorator, in which a caller's autocast and default device have no effect."""
-    modes: list[Any] = [torch.autocast(kind, enabled=False) for kind in KINDS if torch.is_autocast_enabled(kind)]
-    if torch.empty(0).device.type != "cpu":  # quicker than to ask for the default
+def without_caller_modes() -> Iterator[None]:
+    """A context, or a decorator, in which the caller's autocast and default device have no effect."""
+    modes: list[Any] = [torch.autocast(kind, enabled=False) for kind in DEVICE_TYPES if torch.is_autocast_enabled(kind)]
+    if torch.empty(0).device.type != "cpu":  # faster than torch.get_default_device
         modes.append(torch.device("cpu"))
     if not modes:
         yield
@@ -81,7 +81,7 @@ def restart_seeds(random_state: int | np.random.RandomState | None, n: int) -> l
     return [int(draw.randint(2**31 - 1)) for _ in range(n)]
 
 
-_turn = threading.RLock()  # torch's default generators belong to the whole process: one thread at a time borrows them
+_turn = threading.RLock()  # for torch's default generators, which are global: one thread at a time may swap them
 
 
 def _renew_turn() -> None:
@@ -90,13 +90,13 @@ def _renew_turn() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew_turn)  # the thread that has its turn is not there any more
+    os.register_at_fork(after_in_child=_renew_turn)  # the thread that holds the lock does not exist in the child
 
 
 @contextlib.contextmanager
 def _float32() -> Iterator[None]:
-    """Networks are built in float32, whatever the caller's default. That, too, belongs to the whole process, so that it
-    is changed by the thread alone that has its turn."""
+    """A context with float32 as the default dtype, in which networks are built. The default is global, so only the
+    thread that holds the lock may change it."""
     outer = torch.get_default_dtype()
     if outer == torch.float32:
         yield
@@ -108,9 +108,9 @@ def _float32() -> Iterator[None]:
         torch.set_default_dtype(outer)
 
 
-class Exactness:
-    """Torch's switches for the same bits every time on a GPU. They belong to the whole process: the first fit that
-    wants them turns them on, and the last puts them back as they were."""
+class DeterministicMode:
+    """Torch's switches for deterministic results on a GPU. They are global: the first fit that needs them turns them
+    on, and the last one restores them."""
 
     def __init__(self) -> None:
         self.lock, self.wanting, self.before = threading.Lock(), 0, contextlib.ExitStack()
@@ -126,8 +126,8 @@ class Exactness:
             torch.use_deterministic_algorithms(True)
             self._set(torch.backends.cudnn, "deterministic", True)
             self._set(torch.backends.cudnn, "benchmark", False)
-            self._set(torch.utils.deterministic, "fill_uninitialized_memory", False)  # it is never read
-            if CUBLAS not in os.environ:  # torch asks for it
+            self._set(torch.utils.deterministic, "fill_uninitialized_memory", False)  # such memory is never read
+            if CUBLAS not in os.environ:  # torch requires it
                 os.environ[CUBLAS] = ":4096:8"
                 self.before.callback(os.environ.pop, CUBLAS, None)
 
@@ -142,22 +142,22 @@ class Exactness:
                 self.before.close()
 
 
-_exactness = Exactness()
+_deterministic_mode = DeterministicMode()
 
 
 @contextlib.contextmanager
 def learning(deterministic: bool = False) -> Iterator[None]:
-    """Inside, gradients are recorded, though the caller may be under `torch.no_grad` or `torch.inference_mode`; other
+    """A context in which gradients are recorded even inside a caller's `torch.no_grad` or `torch.inference_mode`; other
     modes of the caller have no effect either.
 
     Args:
-        deterministic: whatever is computed on a GPU has the same bits every time; what cannot be is an error. On a CPU
-            it is so in any case.
+        deterministic: results on a GPU are bit-identical every time; operations that cannot be raise an error. On a
+            CPU they always are.
     """
-    # What is no flag is named by the check of all settings, which comes later.
+    # a value that is no bool is reported later, by the check of all settings
     exact = isinstance(deterministic, (bool, np.bool_)) and bool(deterministic) and torch.cuda.is_available()
-    exactly = _exactness if exact else contextlib.nullcontext()
-    with torch.inference_mode(False), torch.enable_grad(), undisturbed(), exactly:
+    exactly = _deterministic_mode if exact else contextlib.nullcontext()
+    with torch.inference_mode(False), torch.enable_grad(), without_caller_modes(), exactly:
         try:
             yield
         except RuntimeError as error:
@@ -170,8 +170,8 @@ def learning(deterministic: bool = False) -> Iterator[None]:
 
 
 class Randomness:
-    """Random numbers of one's own: torch's default generators of the CPU and of `device` give them while they are
-    borrowed, and go on afterwards as if nothing had been drawn. Other threads that want to borrow wait."""
+    """An own state of torch's default generators (CPU and `device`). Inside `borrowed` they have this state; afterwards
+    they continue as if nothing had been drawn. Only one thread at a time can borrow them."""
 
     def __init__(self, seed: int, device: torch.device) -> None:
         if device.type == "cuda":
@@ -208,7 +208,7 @@ class Randomness:
         index = torch.cuda.current_device() if self.device.index is None else self.device.index
         default = torch.cuda.default_generators[index]
         outer_cuda = default.graphsafe_get_state()
-        default.graphsafe_set_state(self.cuda)  # by reference: a captured graph knows its generator again
+        default.graphsafe_set_state(self.cuda)  # by reference, so that a captured graph uses this generator
         try:
             yield
         finally:
@@ -217,8 +217,8 @@ class Randomness:
             torch.set_rng_state(outer)
 
     def branch(self, number: int) -> "Randomness":
-        """Another source, which follows from where this one is and from `number`; this one stays where it is."""
-        seed = 2654435761 * number  # numbers that follow one another should not give seeds that do
+        """Derive another state from this one and `number`, without changing this one."""
+        seed = 2654435761 * number  # consecutive numbers should not give consecutive seeds
         for state in [self.cpu] if self.cuda is None else [self.cpu, self.cuda.get_state()]:
             generator = torch.Generator(self.device if state is not self.cpu else "cpu")
             generator.set_state(state)
@@ -226,14 +226,14 @@ class Randomness:
         return Randomness(seed % 2**32, self.device)
 
     def renew(self, state: Tensor) -> None:
-        """Another CUDA generator in this state: a capture that failed leaves the old one unusable."""
+        """Replace the CUDA generator by a new one in this state: a failed capture leaves the old one unusable."""
         self.cuda = torch.Generator(self.device)
         self.cuda.set_state(state)
 
 
 def seeded(seed: int, device: torch.device) -> contextlib.AbstractContextManager[None]:
-    """Torch's generators of the CPU and of `device`, seeded inside and given back as they were; float32 is the default
-    inside, as it is wherever random numbers are borrowed."""
+    """A context in which torch's generators (CPU and `device`) are seeded; afterwards they are restored. The default
+    dtype is float32 inside."""
     return Randomness(seed, device).borrowed()
 
 

@@ -26,39 +26,41 @@ from ..engine.run import Run
 from ..engine.runtime import choose_device, learning
 from ..nn.autoencoders import Autoencoder
 from ..nn.cluster import Start
-from ..nn.number import Choice
-from ..reading.inputs import Given, read_rows
-from ..saving.onnx import Exportable
+from ..nn.n_clusters import Choice
+from ..reading.inputs import UserInput, read_rows
+from ..saving.onnx import ExportMixin
 from ..saving.save import save
 from . import networks
-from .answering import Answering
-from .explainable import Explainable
-from .hierarchy import Hierarchical
-from .knowledge import NOTHING_KNOWN, Told, read_knowledge
-from .number import with_a_number
-from .outliers import measure_oddness
-from .regrouping import Regrouping
+from .explainable import ExplanationMixin
+from .hierarchy import HierarchyMixin
+from .knowledge import NOTHING_KNOWN, UserKnowledge, read_knowledge
+from .n_clusters import with_n_clusters
+from .online import OnlineMixin
+from .outliers import measure_outliers
+from .prediction import PredictionMixin
+from .regrouping import RegroupingMixin
 from .restarts import build_restarts
+from .result_checks import check_result
 from .selection import choose
 from .settings import SharedSettings, hyperparameters
-from .soundness import examine
-from .stability import Steady
+from .stability import StabilityMixin
 from .state import fitted_names, set_attributes, snapshot, write_lock
-from .streams import Online
 
 # processes check that they were given the same data, on at most so many rows: of rows in memory, and of others
 ALL_VALUES, SOME_VALUES = 200_000, 2_000
+# attributes that are others by another assignment of the same model
+OF_ASSIGNMENT = ("model_", "labels_", "inertia_", "clustering_loss_", "diagnostics_", "_outlier_statistics")
 
 
 @hyperparameters
 class PrototypeClusterer(
-    Online,
-    Exportable,
-    Explainable,
-    Answering,
-    Hierarchical,
-    Regrouping,
-    Steady,
+    OnlineMixin,
+    ExportMixin,
+    ExplanationMixin,
+    PredictionMixin,
+    HierarchyMixin,
+    RegroupingMixin,
+    StabilityMixin,
     CallbackSupportMixin,
     ClusterMixin,
     SharedSettings,
@@ -89,13 +91,15 @@ class PrototypeClusterer(
             removed.
     """
 
-    code: ClassVar[tuple[str, ...]] = ()  # knobs that may be functions: a model with one cannot be saved
-    starts: ClassVar[tuple[str, ...]] = ("k-means", "k-means++", "neighbours", "random")
+    function_knobs: ClassVar[tuple[str, ...]] = ()  # knobs that may be functions; a model with one cannot be saved
+    init_choices: ClassVar[tuple[str, ...]] = ("k-means", "k-means++", "neighbours", "random")
     by_distance: ClassVar[bool] = True  # whether near rows share a cluster, so that k-means may stand beside it
-    falls_back: ClassVar[bool] = True  # whether without a network it is k-means, which may then be kept instead
-    indivisible: ClassVar[str] = ""  # why several processes cannot share a fit, where they cannot
-    places: ClassVar[bool] = True  # whether clusters begin with centres, so that known classes can place them
-    unjoinable: ClassVar[str] = ""  # why `overcluster` cannot begin with more clusters, where it cannot
+    can_fall_back: ClassVar[bool] = True  # whether without a network it is k-means, which may then be kept instead
+    why_not_shared: ClassVar[str] = ""  # why several processes cannot share a fit, where they cannot
+    starts_from_centers: ClassVar[bool] = (
+        True  # whether clusters begin with centres, so that known classes can place them
+    )
+    why_not_overclustered: ClassVar[str] = ""  # why `overcluster` cannot begin with more clusters, where it cannot
 
     # ---- what a method says
 
@@ -134,14 +138,14 @@ class PrototypeClusterer(
         """The checked value of `init`: a name, or centres as a tensor."""
         init: Any = getattr(self, "init", "k-means")
         if isinstance(init, str):
-            if init not in self.starts:
-                raise ValueError(f"init={init!r} should be one of {', '.join(self.starts)}, or an array.")
+            if init not in self.init_choices:
+                raise ValueError(f"init={init!r} should be one of {', '.join(self.init_choices)}, or an array.")
             return init  # type: ignore[return-value]
         try:
             values = np.array(init.detach().cpu().numpy() if isinstance(init, Tensor) else init, np.float32)
         except (TypeError, ValueError, RuntimeError) as error:
             raise TypeError(
-                f"init={init!r:.50} should be one of {', '.join(self.starts)}, or an array: {error}."
+                f"init={init!r:.50} should be one of {', '.join(self.init_choices)}, or an array: {error}."
             ) from None
         centers = torch.from_numpy(values)
         if centers.shape != (self.n_clusters, embedding_dim):
@@ -175,38 +179,38 @@ class PrototypeClusterer(
         """
         with learning(self.deterministic):
             given = self._read(X)
-            told = self._read_knowledge(given, known, must_link, cannot_link)
+            knowledge = self._read_knowledge(given, known, must_link, cannot_link)
             with self._reserved(), current_processes().sharing():
-                counted, choice = with_a_number(self, given, least=max(1, len(told.classes)))
-                restarts = build_restarts(counted, given, knowledge=told.knowledge, choice=choice)
+                counted, choice = with_n_clusters(self, given, least=max(1, len(knowledge.classes)))
+                restarts = build_restarts(counted, given, knowledge=knowledge.facts, choice=choice)
                 train(restarts)
                 run = choose(counted, restarts)
-            self._adopt(restarts, run, choice, told)
+            self._adopt(restarts, run, choice, knowledge)
         self._warn(stacklevel=3)  # the caller of fit, past scikit-learn's wrapper
         return self
 
-    def _read_knowledge(self, given: Given, known: Any, must_link: Any, cannot_link: Any) -> Told:
+    def _read_knowledge(self, given: UserInput, known: Any, must_link: Any, cannot_link: Any) -> UserKnowledge:
         """The checked knowledge about some rows."""
         processes = current_processes()
-        with processes.together():
-            told = read_knowledge(len(given.rows), known, must_link, cannot_link)
-            if not self._number_is_open and len(told.classes) > self.n_clusters:
-                raise ValueError(f"known has {len(told.classes)} classes, more than n_clusters={self.n_clusters}.")
-            if told.classes and not self.places:
+        with processes.raising_together():
+            knowledge = read_knowledge(len(given.rows), known, must_link, cannot_link)
+            if not self._n_clusters_is_auto and len(knowledge.classes) > self.n_clusters:
+                raise ValueError(f"known has {len(knowledge.classes)} classes, more than n_clusters={self.n_clusters}.")
+            if knowledge.classes and not self.starts_from_centers:
                 raise ValueError(f"{type(self).__name__} cannot use known classes: it does not start from centres.")
-            if told.classes and self.overcluster != 1:
+            if knowledge.classes and self.overcluster != 1:
                 raise ValueError(f"overcluster={self.overcluster:g}: known classes set the centres, so it should be 1.")
-            if told.classes and self._has_given_centers:
+            if knowledge.classes and self._has_given_centers:
                 raise ValueError(
                     "init is an array of centres, but known classes also set centres: give only one of them."
                 )
-        processes.check_same({"what is known": "" if told.knowledge is None else told.knowledge.digest()})
-        return told
+        processes.check_same({"what is known": "" if knowledge.facts is None else knowledge.facts.digest()})
+        return knowledge
 
-    def _read(self, X: Any) -> Given:
+    def _read(self, X: Any) -> UserInput:
         """The checked settings and data; errors are raised before any training."""
         processes = current_processes()
-        with processes.together():
+        with processes.raising_together():
             self._check_settings()
             given = read_rows(self, X, fitting=True)
             self._check_size(given)
@@ -214,9 +218,9 @@ class PrototypeClusterer(
             self._augmentation(given.rows.row_shape)
             self._check_origin(given)
             self._check_sharing(processes, choose_device(self.device))
-        processes.check_same({"data": f"{len(given.rows)} rows of {given.rows.row_shape}", **self._described()})
+        processes.check_same({"data": f"{len(given.rows)} rows of {given.rows.row_shape}", **self._result_settings()})
         if not processes.alone:
-            with processes.together():
+            with processes.raising_together():
                 most = ALL_VALUES if given.rows.resident else SOME_VALUES
                 values = Data(given.rows, choose_device(self.device)).fingerprint(most)
             processes.check_same({"the values of the data": values})
@@ -227,7 +231,7 @@ class PrototypeClusterer(
         """A context in which no other fit can use the checkpoint folder."""
         processes = current_processes()
         with contextlib.ExitStack() as held:
-            with processes.together():
+            with processes.raising_together():
                 if self.checkpoint is not None:
                     folder = CheckpointFolder(self.checkpoint)
                     if processes.leads:
@@ -242,33 +246,38 @@ class PrototypeClusterer(
     # ---- bookkeeping
 
     def _adopt(
-        self, restarts: list[Restart], best: Run, choice: Choice | None = None, told: Told = NOTHING_KNOWN
+        self, restarts: list[Restart], best: Run, choice: Choice | None = None, knowledge: UserKnowledge = NOTHING_KNOWN
     ) -> None:
-        """Set the fitted attributes from the chosen run, and how far the given knowledge holds; nothing of an earlier
-        fit remains."""
+        """Set the fitted attributes from the chosen run; nothing of an earlier fit remains."""
         runs = [restart.result for restart in restarts if restart.result is not None]
-        soundness = examine(best, runs, restarts[0].data, by_distance=self.by_distance)
+        context = runs, restarts[0].data, choice, knowledge
+        result = self._attributes_of(best, *context)
         fitted = {
-            **restarts[0].job.attributes,
+            **restarts[0].context.attributes,
+            **result,
             "runs_": [run.to_dict() for run in runs],
             "_fitted_with": {**self.get_params(deep=False), "n_clusters": len(best.centers)},
-            "_oddness": measure_oddness(best.model, restarts[0].data, best.seed),
-            "_names": {j: str(each) for j, each in enumerate(told.classes)},
-            **self._described_by(best),
+            "_names": {j: str(each) for j, each in enumerate(knowledge.classes)},
         }
-        fitted["diagnostics_"]["soundness"] = soundness
-        if choice is not None:
-            fitted["diagnostics_"]["number"] = choice._asdict()
-        if told.knowledge is not None:
-            fitted["diagnostics_"]["known"] = told.describe(best.labels)
+        if best.other is not None:
+            other = self._attributes_of(best.other, *context)
+            fitted["_other_assignment"] = {name: other[name] for name in OF_ASSIGNMENT}
         with write_lock(self):
-            set_attributes(self, fitted, without=(*fitted_names(self), "_stream", "_waiting"))
+            set_attributes(self, fitted, without=(*fitted_names(self), "_stream", "_waiting", "_other_assignment"))
 
-    @staticmethod
-    def _described_by(run: Run) -> dict[str, Any]:
-        """The fitted attributes that come from the chosen run alone."""
+    def _attributes_of(
+        self, run: Run, runs: list[Run], data: Data, choice: Choice | None, knowledge: UserKnowledge
+    ) -> dict[str, Any]:
+        """The fitted attributes that depend on the run, with warnings about it and how far the given knowledge
+        holds."""
+        soundness = check_result(run, runs, data, by_distance=self.by_distance)
+        diagnostics = {**run.diagnostics(), "soundness": soundness}
+        if choice is not None:
+            diagnostics["number"] = choice._asdict()
+        if knowledge.facts is not None:
+            diagnostics["known"] = knowledge.describe(run.labels)
         return {
-            "diagnostics_": run.diagnostics(),
+            "diagnostics_": diagnostics,
             "model_": run.model,
             "seed_": run.seed,
             "labels_": run.labels,
@@ -278,13 +287,14 @@ class PrototypeClusterer(
             "temperature_": run.temperature,
             "history_": run.history,
             "n_iter_": sum(record["phase"] == "clustering" for record in run.history),
+            "_outlier_statistics": measure_outliers(run.model, data, run.seed),
         }
 
     def _warn(self, stacklevel: int) -> None:
         for message in self.diagnostics_["warnings"] if current_processes().leads else []:
             warnings.warn(message, ConvergenceWarning, stacklevel=stacklevel + 1)
 
-    def _check_size(self, given: Given) -> None:
+    def _check_size(self, given: UserInput) -> None:
         n, shape = len(given.rows), given.rows.row_shape
         if 0 in shape:
             raise ValueError(f"Found samples of shape {shape}, with 0 feature(s), while a minimum of 1 is required.")
@@ -292,7 +302,7 @@ class PrototypeClusterer(
             raise ValueError(
                 f"Found array with {n} sample(s) while a minimum of 2 is required by {type(self).__name__}."
             )
-        if self._number_is_open:
+        if self._n_clusters_is_auto:
             if self._has_given_centers:
                 raise ValueError('init is an array of centres: give their number as n_clusters, not "auto".')
         elif n < self.n_clusters:
@@ -301,13 +311,13 @@ class PrototypeClusterer(
     def _check_overcluster(self) -> None:
         if self.overcluster == 1:
             return
-        if self.unjoinable or not self.is_joint():
-            why = self.unjoinable or "its network and centres are not trained together"
+        if self.why_not_overclustered or not self.is_joint():
+            why = self.why_not_overclustered or "its network and centres are not trained together"
             raise ValueError(f"overcluster={self.overcluster:g}: {type(self).__name__} cannot merge clusters: {why}.")
         if self._has_given_centers:
             raise ValueError(f"overcluster={self.overcluster:g}: init is an array of centres, which are not merged.")
 
-    def _check_origin(self, given: Given) -> None:
+    def _check_origin(self, given: UserInput) -> None:
         """Without a network, `init` is in the user's units, but the model sees rows with `origin_` subtracted."""
         no_network = isinstance(self.network, str) and self.network == "identity"
         if self._has_given_centers and no_network and given.attributes.get("origin_") is not None:
@@ -316,9 +326,9 @@ class PrototypeClusterer(
     def _check_sharing(self, processes: Processes, device: torch.device) -> None:
         if processes.alone:
             return
-        if self.indivisible:
+        if self.why_not_shared:
             raise ValueError(
-                f"{type(self).__name__} cannot be shared by {processes.size} processes: {self.indivisible}."
+                f"{type(self).__name__} cannot be shared by {processes.size} processes: {self.why_not_shared}."
             )
         if device.type == "cuda" and processes.local >= torch.cuda.device_count():
             raise ValueError(

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ..engine.runtime import undisturbed
+from ..engine.runtime import without_caller_modes
 from ..explain.clusters import ClusterExplanation, explain_cluster
 from ..explain.model import ModelExplanation, explain_model
 from ..explain.pairs import PairExplanation, explain_pair
@@ -15,11 +15,11 @@ from ..report.material import ReportOptions
 from .state import snapshot
 
 
-class Explainable:
+class ExplanationMixin:
     """Explanations and reports of a fitted estimator. They need a `model_` with `embed` and either `clusters.logits`
     (exact if these are linear) or `assign`; everything else comes from the fitted attributes."""
 
-    @undisturbed()
+    @without_caller_modes()
     def explain(
         self,
         X: Any,
@@ -42,7 +42,7 @@ class Explainable:
             snapshot(self), X, attributions=attributions, baseline=baseline, feature_names=feature_names
         )
 
-    @undisturbed()
+    @without_caller_modes()
     def explain_cluster(
         self, j: int, X: Any = None, *, feature_names: Sequence[str] | None = None, n: int = 10
     ) -> ClusterExplanation:
@@ -50,7 +50,7 @@ class Explainable:
         how tight it is and its `n` most typical and most doubtful rows."""
         return explain_cluster(snapshot(self), j, X, feature_names=feature_names, n=n)
 
-    @undisturbed()
+    @without_caller_modes()
     def explain_pair(
         self,
         a: Any,
@@ -65,12 +65,12 @@ class Explainable:
             snapshot(self), a, b, attributions=attributions, baseline=baseline, feature_names=feature_names
         )
 
-    @undisturbed()
+    @without_caller_modes()
     def explain_model(self) -> ModelExplanation:
         """Describe the parts of the model, whether training converged, and what was repaired."""
         return explain_model(snapshot(self))
 
-    @undisturbed()
+    @without_caller_modes()
     def report(
         self, path: str | os.PathLike[str] | None = None, X: Any = None, y: Any = None, **options: Any
     ) -> Path | InlineReport:

@@ -10,7 +10,7 @@ from ..nn.hierarchy import cut_tree, ward_tree
 from .state import snapshot
 
 
-class Hierarchical:
+class HierarchyMixin:
     """`n_clusters_`, `hierarchy_` and `cut`, computed from the current centres and sizes, also after `partial_fit`."""
 
     if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
-LARGEST = float(np.finfo(np.float32).max)  # what tensors can hold
+MAX_FLOAT32 = float(np.finfo(np.float32).max)  # what tensors can hold
 
 
 @dataclass(frozen=True)
@@ -112,15 +112,15 @@ class Rule:
     def _is_within(self, value: Any) -> bool:
         low, above, high = self.limits.low, self.limits.above, self.limits.high
         return (
-            abs(value) <= LARGEST
+            abs(value) <= MAX_FLOAT32
             and (low is None or value >= low)
             and (above is None or value > above)
             and (high is None or value <= high)
         )
 
     def error(self, value: Any) -> Exception:
-        if self._is_number(value) and LARGEST < abs(value) < math.inf:
-            return ValueError(f"{self.name}={value!r:.50} is too large for float32: {LARGEST:.2g} at most.")
+        if self._is_number(value) and MAX_FLOAT32 < abs(value) < math.inf:
+            return ValueError(f"{self.name}={value!r:.50} is too large for float32: {MAX_FLOAT32:.2g} at most.")
         if int in self.kinds and self._is_number(value):
             return ValueError(f"{self.name}={value} should be >= {self.limits.low:g}.")
         kind = TypeError if int in self.kinds else ValueError

@@ -14,29 +14,29 @@ from ..nn.knowledge import Knowledge
 UNKNOWN = -1
 
 
-class Told(NamedTuple):
+class UserKnowledge(NamedTuple):
     """The knowledge given to `fit`: None and no classes if there is none."""
 
-    knowledge: Knowledge | None
+    facts: Knowledge | None
     classes: tuple[Any, ...]  # the known ones, in order: the first clusters
     links: tuple[int, int] = (0, 0)  # how many rows must be together, and must not, as pairs
 
     def describe(self, labels: NDArray[Any]) -> dict[str, Any]:
         """A summary in numbers, with the share of it that these labels satisfy."""
-        assert self.knowledge is not None
+        assert self.facts is not None
         return {
             "classes": [str(each) for each in self.classes],
-            "rows": len(self.knowledge.rows),
+            "rows": len(self.facts.rows),
             "must_link": self.links[0],
             "cannot_link": self.links[1],
-            "kept": self.knowledge.kept(torch.from_numpy(labels)),
+            "kept": self.facts.share_satisfied(torch.from_numpy(labels)),
         }
 
 
-NOTHING_KNOWN = Told(None, ())
+NOTHING_KNOWN = UserKnowledge(None, ())
 
 
-def read_knowledge(n: int, known: Any, must_link: Any, cannot_link: Any) -> Told:
+def read_knowledge(n: int, known: Any, must_link: Any, cannot_link: Any) -> UserKnowledge:
     """Read and check the knowledge about n rows. Linked rows share a class if the class of one of them is known;
     contradictions raise an error."""
     classes, codes = _classes(n, known)
@@ -57,8 +57,8 @@ def read_knowledge(n: int, known: Any, must_link: Any, cannot_link: Any) -> Told
     rows = np.flatnonzero(codes != UNKNOWN)
     pairs = np.concatenate([must, cannot])
     same = np.arange(len(pairs)) < len(must)
-    knowledge = Knowledge(*(torch.from_numpy(part) for part in (rows, codes[rows], pairs, same)))
-    return Told(knowledge, classes, (len(must), len(cannot)))
+    facts = Knowledge(*(torch.from_numpy(part) for part in (rows, codes[rows], pairs, same)))
+    return UserKnowledge(facts, classes, (len(must), len(cannot)))
 
 
 def _classes(n: int, known: Any) -> tuple[tuple[Any, ...], NDArray[np.int64]]:

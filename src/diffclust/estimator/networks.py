@@ -17,19 +17,19 @@ from ..nn.autoencoders.rows import FEW_COLUMNS
 from ..nn.dimension import local_dimension
 from ..reading.origin import origin_of
 
-BARELY = 1e-6
-SPARSE = 0.5  # non-negative rows with a larger share of zeros: counts, words, categories
-OTHER_UNITS = 5.0  # times that the reach of wide columns is that of narrow ones, where their units differ
-ONE_FAR = 10.0  # times that one column reaches as far as the median one, where it alone is of another unit
-TWO_VALUES = 2**-0.5  # how far apart the two values of a column are, where others have a deviation of one
-WIDE = 100  # columns: rows that have more are seen through so many principal components
-SAMPLE, VALUES = 10_000, 2**26  # rows these are found from, and the values they have together, at most
+TOLERANCE = 1e-6
+SPARSE = 0.5  # non-negative rows with a larger share of zeros are counts, words or categories
+OTHER_UNITS = 5.0  # columns have different units if the ranges of wide ones are this many times those of narrow ones
+ONE_FAR = 10.0  # or if one range is this many times the median range
+TWO_VALUES = 2**-0.5  # distance of the two values of a binary column, if others have a standard deviation of one
+MANY_COLUMNS = 100  # rows with more columns are reduced to this many principal components
+UNIT_ROWS, UNIT_VALUES = 10_000, 2**26  # largest sample for the principal components: rows, and values
 FEW_WAYS = 5.0  # images with a smaller intrinsic dimension are views of the same objects
-FEWEST_VIEWS = 100  # images: of fewer, one cannot tell
-ASKED, AMONG = 500, 20_000  # images that this is told from, and those that they are compared with, at most
-COARSE = 16  # pixels a side, in which they are: what a camera adds to each pixel is averaged away
-CONVOLVED = 32  # pixels on the shorter side that convolutions see, about: twice as many take four times as long
-ONE_LENGTH = 1.01  # rows the longest of which is at most so many times the shortest
+FEWEST_VIEWS = 100  # with fewer images this cannot be estimated
+VIEWS_ASKED, VIEWS_COMPARED = 500, 20_000  # images it is estimated on, and images they are compared with
+COARSE = 16  # pixels a side of these images: the noise of single pixels is averaged away
+CONVOLVED = 32  # about so many pixels on the shorter side for convolutions: twice as many take four times as long
+ONE_LENGTH = 1.01  # rows have one length if the longest is at most this many times the shortest
 
 
 def choose_kind(wish: str, row_shape: tuple[int, ...]) -> str:
@@ -49,13 +49,13 @@ def units(values: Summary, row_shape: tuple[int, ...]) -> tuple[Tensor, Tensor]:
     """
     if len(row_shape) != 3:
         return values.mean.cpu(), torch.tensor(values.spread or 1.0)
-    if values.low >= 0 and 0.5 <= values.high <= 1 + BARELY:
+    if values.low >= 0 and 0.5 <= values.high <= 1 + TOLERANCE:
         return torch.zeros(()), torch.ones(())
     return torch.tensor(values.low), torch.tensor(values.high - values.low or 1.0)
 
 
 def shrink(row_shape: tuple[int, ...]) -> int:
-    """How many times smaller convolutions see images of this shape: about `CONVOLVED` pixels on the shorter side."""
+    """The factor by which images are made smaller for convolutions: to about `CONVOLVED` pixels on the shorter side."""
     return max(1, round(min(row_shape[1:]) / CONVOLVED))
 
 
@@ -86,7 +86,7 @@ def row_units(values: Summary) -> RowUnits:
     differ = wide > OTHER_UNITS * narrow or reach[varies].max() > ONE_FAR * usual
     asinh = False
     counts = is_sparse(values)
-    if differ and not (counts and len(reach) > WIDE):
+    if differ and not (counts and len(reach) > MANY_COLUMNS):
         scale = torch.where(values.two_valued.cpu(), reach / TWO_VALUES, deviation)
         asinh = True
     elif counts:
@@ -97,22 +97,22 @@ def row_units(values: Summary) -> RowUnits:
 
 
 def is_sparse(values: Summary) -> bool:
-    """Mostly zeros and none negative: counts, words, categories."""
+    """Whether rows are counts, words or categories: mostly zeros, and no negative values."""
     return values.nonnegative and values.zeros > SPARSE
 
 
 def even_units(values: Summary, each: bool) -> Tensor:
-    """The standard deviation of each column, or of all together; one for those that do not vary."""
+    """The standard deviation of each column, or of all values together; 1 for constant columns."""
     deviation = values.deviation.cpu()
     scale = deviation if each else torch.full_like(deviation, values.spread)
     return torch.where((deviation > 0) & (scale > 0), scale, 1.0)
 
 
 def column_units(data: Data) -> RowUnits:
-    """The units of each column: as the table or the user says, else told from the values.
+    """The scaling of each column: given by the table or the user, otherwise chosen from the values.
 
-    Rows of categories alone are of one length as they are, and the cosine of two is the share of categories in which
-    they agree. Seen from their mean it no longer is: rows of common values, which lie near it, would be pulled apart.
+    Rows that consist only of categories are not scaled: they have equal lengths, and the cosine of two rows is the
+    share of categories in which they agree. Centred, rows of common values near the mean would be pulled apart.
     """
     values = data.summary
     if len(data.row_shape) == 3:  # pixels are of one unit
@@ -132,7 +132,7 @@ def in_column_units(rows: np.ndarray, scale: np.ndarray | None = None) -> np.nda
         scale: what the columns of a table of mixed kinds are divided by (`Columns.scale`).
     """
     given = TensorRows(torch.from_numpy(np.array(rows, np.float64)))
-    data = Data(given.less_origin(origin_of(given)), torch.device("cpu"))
+    data = Data(given.subtract_origin(origin_of(given)), torch.device("cpu"))
     data.scale = None if scale is None else torch.from_numpy(scale).float()
     if compared_as_they_are(data):
         return None
@@ -148,7 +148,7 @@ def are_choices(values: Summary) -> bool:
     """Whether rows are one-hot categories and nothing else: zeros and ones, with the same number of ones in every
     row."""
     binary = bool((values.two_valued | (values.reach == 0)).all()) and values.low == 0 and values.high == 1
-    return binary and values.longest <= (1 + BARELY) * values.shortest
+    return binary and values.longest <= (1 + TOLERANCE) * values.shortest
 
 
 def are_views(images: Rows) -> bool:
@@ -159,7 +159,7 @@ def are_views(images: Rows) -> bool:
     distance is less informative. There an autoencoder finds more, because augmentation teaches it to ignore small
     shifts and rotations.
     """
-    n = min(len(images), AMONG)
+    n = min(len(images), VIEWS_COMPARED)
     if n < FEWEST_VIEWS:
         return False
     index = torch.linspace(0, len(images) - 1, n, dtype=torch.float64).long()
@@ -167,7 +167,7 @@ def are_views(images: Rows) -> bool:
     coarse = min(h, COARSE), min(w, COARSE)
     parts = (images.take(part).cpu().float() / images.divisor for part in index.split(1024))
     x = torch.cat([F.adaptive_avg_pool2d(part, coarse).flatten(1) for part in parts])
-    some = torch.linspace(0, n - 1, min(n, ASKED), dtype=torch.float64).long()
+    some = torch.linspace(0, n - 1, min(n, VIEWS_ASKED), dtype=torch.float64).long()
     return bool(x.isfinite().all()) and local_dimension(x, some) < FEW_WAYS  # what is not finite is refused later
 
 
@@ -176,10 +176,10 @@ def scaled_rows(data: Data) -> ScaledRows:
     if data.scaled is None:
         units_of_columns = column_units(data)
         width = data.summary.mean.numel()
-        components = WIDE if width > WIDE else 0
-        directions = width > FEW_COLUMNS or data.scale is not None  # in given units nothing else damps what is far out
+        components = MANY_COLUMNS if width > MANY_COLUMNS else 0
+        directions = width > FEW_COLUMNS or data.scale is not None  # in given units nothing else damps extreme values
         data.scaled = ScaledRows(data.row_shape, 0, "linear", components, units_of_columns.asinh, directions)
-        size = min(len(data), SAMPLE, max(2 * WIDE, VALUES // width))
+        size = min(len(data), UNIT_ROWS, max(2 * MANY_COLUMNS, UNIT_VALUES // width))
         index = torch.linspace(0, len(data) - 1, size, dtype=torch.float64).long().to(data.device)
         rows = torch.cat([data.take_checked(part).cpu() for part in index.split(data.chunk)])
         with seeded(0, data.device):  # principal components of many columns are found by iterations

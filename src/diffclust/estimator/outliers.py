@@ -18,19 +18,19 @@ from ..engine.data import Data
 from ..engine.model import ClusterModel
 from ..engine.runtime import seeded
 
-SAMPLE = 10_000  # rows of the fit at most that the others are compared with
-FEW = 10  # rows of a cluster: fewer say little, and all rows stand in for them
-NARROWEST = 0.05  # a width at least, in logarithms
-LEVELS = 1_001  # quantiles kept of the scores in the fit
+MAX_ROWS = 10_000  # largest sample of training rows
+MIN_MEMBERS = 10  # a cluster with fewer sampled rows gets the statistics of all rows
+MIN_WIDTH = 0.05  # smallest width, in logarithms
+N_QUANTILES = 1_001  # quantiles that are kept of the training scores
 TINY = 1e-12
 
 
-class Oddness(NamedTuple):
+class OutlierStatistics(NamedTuple):
     """The statistics of the training rows that outlier scores are relative to."""
 
     middle: Tensor  # (k, 2) medians of the logarithms
     width: Tensor  # (k, 2)
-    levels: Tensor  # (LEVELS,) quantiles of the scores
+    levels: Tensor  # (N_QUANTILES,) quantiles of the scores
 
     def score(self, label: Tensor, logs: Tensor) -> Tensor:
         """Scores (b,) of rows in these clusters."""
@@ -49,7 +49,7 @@ def _logs(model: ClusterModel, x: Tensor) -> tuple[Tensor, Tensor]:
     return label, (torch.stack([apart, wrong.flatten(1).square().mean(1).to(z.dtype)], 1) + TINY).log()
 
 
-def measure_oddness(model: ClusterModel, data: Data, seed: int) -> Oddness:
+def measure_outliers(model: ClusterModel, data: Data, seed: int) -> OutlierStatistics:
     """The statistics of the training rows, or of a sample of them."""
 
     def both(x: Tensor) -> Tensor:
@@ -57,19 +57,19 @@ def measure_oddness(model: ClusterModel, data: Data, seed: int) -> Oddness:
         return torch.cat([label[:, None].to(logs.dtype), logs], dim=1)
 
     with seeded(seed, data.device):
-        found = data.map(both, data.draw(SAMPLE)).cpu()
+        found = data.map(both, data.draw(MAX_ROWS)).cpu()
     label, logs = found[:, 0].long(), found[:, 1:]
     middle, width = [], []
     for j in range(len(model.clusters.weight)):
-        own = logs[label == j] if int((label == j).sum()) >= FEW else logs
+        own = logs[label == j] if int((label == j).sum()) >= MIN_MEMBERS else logs
         middle.append(own.median(0).values)
-        width.append((1.4826 * (own - middle[-1]).abs().median(0).values).clamp_min(NARROWEST))
-    odd = Oddness(torch.stack(middle), torch.stack(width), torch.zeros(LEVELS))
-    scores = odd.score(label, logs)
-    return odd._replace(levels=torch.quantile(scores, torch.linspace(0, 1, LEVELS, dtype=scores.dtype)))
+        width.append((1.4826 * (own - middle[-1]).abs().median(0).values).clamp_min(MIN_WIDTH))
+    statistics = OutlierStatistics(torch.stack(middle), torch.stack(width), torch.zeros(N_QUANTILES))
+    scores = statistics.score(label, logs)
+    return statistics._replace(levels=torch.quantile(scores, torch.linspace(0, 1, N_QUANTILES, dtype=scores.dtype)))
 
 
-class Rejecting:
+class RejectionMixin:
     """`outlier_score`, and the rejection of outliers in `predict`."""
 
     if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class Rejecting:
     def outlier_score(self, X: Any) -> Any:
         """How unusual each row is for its cluster (n,), in the form of X: about 0 for a typical row, larger for rows
         that are far from their centre or badly reconstructed, compared with the training rows of that cluster."""
-        return self._answer(X, lambda fitted: lambda x: fitted._known_oddness().score(*_logs(fitted.model_, x)))
+        return self._answer(X, lambda fitted: lambda x: fitted._statistics().score(*_logs(fitted.model_, x)))
 
     def _labels_or_none(self, X: Any, reject: float) -> Any:
         """Labels, and -1 for rows more unusual than all but the share `reject` of the training rows."""
@@ -89,8 +89,8 @@ class Rejecting:
 
         def ask(fitted: Any, x: Tensor) -> Tensor:
             label, logs = _logs(fitted.model_, x)
-            odd = fitted._known_oddness()
-            return label.where(odd.score(label, logs) <= odd.level(reject), len(fitted.cluster_centers_))
+            statistics = fitted._statistics()
+            return label.where(statistics.score(label, logs) <= statistics.level(reject), len(fitted.cluster_centers_))
 
         return self._answer(
             X,
@@ -98,11 +98,11 @@ class Rejecting:
             lambda fitted, labels: labels.where(labels < len(fitted.cluster_centers_), -1),
         )
 
-    def _known_oddness(self) -> Oddness:
-        oddness: Oddness | None = vars(self).get("_oddness")
-        if oddness is None:
+    def _statistics(self) -> OutlierStatistics:
+        statistics: OutlierStatistics | None = vars(self).get("_outlier_statistics")
+        if statistics is None:
             raise ValueError(
                 "This model has no outlier scores, because its clusters were merged or split, or an older version "
                 "saved it: fit it again."
             )
-        return oddness
+        return statistics

@@ -10,17 +10,17 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..engine.data import Data
 from ..engine.model import ClusterModel
-from ..engine.runtime import choose_device, seeded, undisturbed
+from ..engine.runtime import choose_device, seeded, without_caller_modes
 from ..explain.clusters import check_cluster
 from ..explain.names import cluster_names
 from ..metrics import effective_number
 from ..nn.kmeans import kmeans
-from ..nn.regrouped import MANY, Joined, Parted, Regrouped, renumbered
+from ..nn.regrouping import MAX_LAYERS, MergedClusters, RegroupedLayer, SplitCluster, renumbered
 from ..reading.inputs import read_rows
 from .state import set_attributes, write_lock
 
 
-class Regrouping:
+class RegroupingMixin:
     """`merge`, `split` and `names_`."""
 
     if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class Regrouping:
 
         def predict(self, X: Any) -> Any: ...
 
-    @undisturbed()
+    @without_caller_modes()
     def merge(self, i: int, j: int) -> Self:
         """Merge clusters i and j without training. All other rows keep their cluster.
 
@@ -50,7 +50,7 @@ class Regrouping:
                 raise ValueError(f"Cluster {i} cannot be merged with itself.")
             i, j = sorted((int(i), int(j)))
             model = self._model_to_regroup()
-            joined = Joined(model.clusters, i, j)
+            joined = MergedClusters(model.clusters, i, j)
             sizes, k = np.asarray(self.diagnostics_["sizes"]), len(self.cluster_centers_)
             kept = renumbered(k, j)
             weight = sizes[[i, j]] / max(sizes[[i, j]].sum(), 1) if sizes[[i, j]].sum() else np.array([0.5, 0.5])
@@ -63,7 +63,7 @@ class Regrouping:
             self._regroup(model, joined, ["merge", i, j], number[self.labels_], centers, names)
         return self
 
-    @undisturbed()
+    @without_caller_modes()
     def split(self, i: int, X: Any) -> Self:
         """Split cluster i in two without training, by k-means on its rows in the embedding. The larger part keeps the
         number, the other becomes a new last cluster. All other rows keep their cluster.
@@ -87,7 +87,7 @@ class Regrouping:
             with seeded(self.seed_, data.device):
                 found = kmeans(z, 2)
             order = torch.bincount(found.labels, minlength=2).argsort(descending=True, stable=True)
-            parted = Parted(model.clusters, int(i)).to(data.device)
+            parted = SplitCluster(model.clusters, int(i)).to(data.device)
             parted.parts.copy_(found.centers[order])
             centers = np.concatenate([self.cluster_centers_, self.cluster_centers_[:1]])
             centers[[i, -1]] = found.centers[order].cpu().numpy()
@@ -99,16 +99,16 @@ class Regrouping:
 
     def _model_to_regroup(self) -> ClusterModel:
         """A copy, since other threads may be reading it; the network is shared."""
-        if len(self.diagnostics_.get("regrouped", [])) >= MANY:
+        if len(self.diagnostics_.get("regrouped", [])) >= MAX_LAYERS:
             raise ValueError(
-                f"The clusters were merged and split {MANY} times: fit again, with known= for their classes."
+                f"The clusters were merged and split {MAX_LAYERS} times: fit again, with known= for their classes."
             )
         return copy.deepcopy(self.model_, {id(self.model_.autoencoder): self.model_.autoencoder})
 
     def _regroup(
         self,
         model: ClusterModel,
-        clusters: Regrouped,
+        clusters: RegroupedLayer,
         step: list[Any],
         labels: np.ndarray,
         centers: np.ndarray,
@@ -117,8 +117,8 @@ class Regrouping:
         clusters.show(torch.from_numpy(centers).to(clusters.weight))
         model.clusters = clusters.eval()
         sizes = np.bincount(labels, minlength=len(centers))
-        told = {name: value for name, value in self.diagnostics_.items() if name != "stream"}
-        told |= {
+        diagnostics = {name: value for name, value in self.diagnostics_.items() if name != "stream"}
+        diagnostics |= {
             "sizes": sizes.tolist(),
             "effective_clusters": effective_number(sizes),
             "empty_clusters": np.flatnonzero(sizes == 0).tolist(),
@@ -130,11 +130,11 @@ class Regrouping:
             "model_": model,
             "labels_": labels,
             "cluster_centers_": centers,
-            "diagnostics_": told,
+            "diagnostics_": diagnostics,
             "runs_": [{**kept, "labels": labels}],  # of the others, clusters have other numbers
             "_names": names,
         }
-        set_attributes(self, fitted, without=("_stream", "_oddness"))
+        set_attributes(self, fitted, without=("_stream", "_outlier_statistics"))
 
     @property
     def names_(self) -> list[str]:

@@ -13,17 +13,17 @@ from ..engine.checkpoint import Checkpoint, CheckpointFolder, comparable
 from ..engine.data import Data
 from ..engine.distributed import current_processes
 from ..engine.model import ClusterModel, Trainable
+from ..engine.overclustering import OVERCLUSTERING, OverclusteringPhase
 from ..engine.phase import EmbeddedPhase, Phase
 from ..engine.pretraining import NeighbourPretraining
-from ..engine.restart import Job, Restart
+from ..engine.restart import FitContext, Restart
 from ..engine.rows import SparseRows, TensorRows
 from ..engine.runtime import Randomness, choose_device, choose_precision, restart_seeds, seeded
-from ..engine.wide import OVER, WidePhase
 from ..nn.autoencoders import ScaledRows
 from ..nn.knowledge import Knowledge
+from ..nn.n_clusters import Choice
 from ..nn.neighbours import NEIGHBOURS, NeighbourGraph, neighbours_by_words
-from ..nn.number import Choice
-from ..reading.inputs import Given
+from ..reading.inputs import UserInput
 from . import networks
 from .state import snapshot
 
@@ -39,7 +39,7 @@ GRAPH_RULES = 2
 
 def build_restarts(
     estimator: "PrototypeClusterer",
-    given: Given,
+    given: UserInput,
     quiet: bool = False,
     knowledge: Knowledge | None = None,
     directions_alone: bool = False,
@@ -59,7 +59,7 @@ def build_restarts(
         _check_augment(estimator.augment, data)
     watchers = Watchers(estimator, quiet)
     watchers.check(len(data))
-    job = Job(
+    context = FitContext(
         device,
         _checkpoint(estimator, data, choice),
         watchers,
@@ -68,7 +68,7 @@ def build_restarts(
         capture=None if processes.alone else False,  # exchanges between processes are not captured
     )
     trained_on = _reduced(estimator, data)
-    restarts = [_restart(estimator, job, number, data, trained_on) for number in range(estimator.n_init)]
+    restarts = [_restart(estimator, context, number, data, trained_on) for number in range(estimator.n_init)]
     watchers.expect(restarts[0].plan)
     return restarts
 
@@ -86,7 +86,7 @@ def _check_augment(augment: Callable[[Tensor], Tensor], data: Data) -> None:
         raise ValueError(f"augment={augment!r:.80} gave {gave} for samples of shape {tuple(x.shape)}.")
 
 
-def _scale(estimator: "PrototypeClusterer", given: Given, data: Data) -> Tensor | None:
+def _scale(estimator: "PrototypeClusterer", given: UserInput, data: Data) -> Tensor | None:
     """The divisors of the columns, if the table or the user gives them."""
     if estimator.scale == "auto" or len(data.row_shape) != 1:
         return given.scale
@@ -145,9 +145,11 @@ def _reduced(estimator: "PrototypeClusterer", data: Data) -> Data:
     return reduced
 
 
-def _restart(estimator: "PrototypeClusterer", job: Job, number: int, data: Data, trained_on: Data) -> Restart:
+def _restart(
+    estimator: "PrototypeClusterer", context: FitContext, number: int, data: Data, trained_on: Data
+) -> Restart:
     """One run: pretraining, then the method."""
-    randomness = Randomness(job.checkpoint.seeds[number], data.device)
+    randomness = Randomness(context.checkpoint.seeds[number], data.device)
     with randomness.borrowed():
         model = estimator.build_model(estimator.build_autoencoder(data), len(data)).to(data.device)
     options: dict[str, Any] = {"restart": number, "precision": choose_precision(estimator.precision, data.device)}
@@ -163,7 +165,7 @@ def _restart(estimator: "PrototypeClusterer", job: Job, number: int, data: Data,
     ]
     epochs = estimator._epochs(estimator.epochs, data, 1)
     if estimator.overcluster > 1:
-        phases.append(_wide_phase(estimator, model, trained_on, epochs // 2, options))
+        phases.append(_overclustering_phase(estimator, model, trained_on, epochs // 2, options))
         model.start, epochs = "kept", epochs - epochs // 2
     if estimator.is_joint() or not model.network_learns:
         phases.append(Phase("clustering", model, trained_on, estimator.build_optimizer(model), epochs, **options))
@@ -173,26 +175,26 @@ def _restart(estimator: "PrototypeClusterer", job: Job, number: int, data: Data,
                 "clustering", model, trained_on, estimator.build_model, estimator.build_optimizer, epochs, **options
             )
         )
-    return Restart(job, number, model, data, phases, randomness)
+    return Restart(context, number, model, data, phases, randomness)
 
 
-def _wide_phase(
+def _overclustering_phase(
     estimator: "PrototypeClusterer", model: ClusterModel, data: Data, epochs: int, options: dict[str, Any]
-) -> WidePhase:
+) -> OverclusteringPhase:
     """The phase with `overcluster` times as many clusters, around the same network."""
     wide = snapshot(estimator)
     wide.n_clusters = min(len(data), math.ceil(estimator.overcluster * estimator.n_clusters))
     more = wide.build_model(model.autoencoder, len(data)).to(data.device)
-    return WidePhase(OVER, more, model, data, estimator.build_optimizer(more), epochs, **options)
+    return OverclusteringPhase(OVERCLUSTERING, more, model, data, estimator.build_optimizer(more), epochs, **options)
 
 
 def _checkpoint(estimator: "PrototypeClusterer", data: Data, choice: Choice | None) -> Checkpoint:
     """The state of the fit: its beginning, or the checkpoint in the folder."""
     processes = data.processes
-    seeds = processes.of_leader(lambda: restart_seeds(estimator.random_state, estimator.n_init))
+    seeds = processes.broadcast(lambda: restart_seeds(estimator.random_state, estimator.n_init))
     if estimator.checkpoint is None:
         return Checkpoint(None, 1, {}, seeds)
-    identity = {"data": processes.of_leader(data.fingerprint), **estimator._described()}
+    identity = {"data": processes.broadcast(data.fingerprint), **estimator._result_settings()}
     if data.knowledge is not None:
         identity["what is known"] = data.knowledge.digest()
     defaults = {name: comparable(value) for name, value in type(estimator)().get_params().items()}

@@ -20,13 +20,13 @@ from . import networks
 if TYPE_CHECKING:
     from .base import PrototypeClusterer
 
-# A network is kept where its clusters cut fewer edges of the neighbour graph than k-means on the rows: fewer than this
-# share, less FEW_ROWS over the root of the number of rows, since few rows say little.
+# A network is kept if its clusters cut clearly fewer edges of the neighbour graph than k-means on the rows: less than
+# CLEARLY_LESS - FEW_ROWS / √n times as many, since few rows are little evidence.
 CLEARLY_LESS, FEW_ROWS = 0.95, 3.0
-# Where columns of two values are among the others, each with more than RARE of the rows, neighbours share them, and a
-# cut along them is next to free. K-means on the rows is kept there as long as it cuts no more than this.
+# If there are binary columns, with more than RARE of the rows on either side, neighbours share their values, and a cut
+# along them costs almost nothing. Then k-means on the rows is kept unless it cuts more than WITH_CATEGORIES.
 WITH_CATEGORIES, RARE = 0.1, 0.05
-FEWEST = 100  # rows: fewer say too little of who belongs to whom
+MIN_ROWS = 100  # fewer rows are too little evidence for a network
 
 
 def _smallest(value: Callable[[Run], float]) -> Callable[[list[Run]], int]:
@@ -54,28 +54,33 @@ RULES: dict[str, Callable[[list[Run]], int]] = {
 
 
 def choose(estimator: "PrototypeClusterer", restarts: list[Restart]) -> Run:
+    """The result of a fit: the best run, also measured by the model's other assignment, if it has one."""
+    return best_run(estimator, restarts).with_other_assignment(restarts[0].data)
+
+
+def best_run(estimator: "PrototypeClusterer", restarts: list[Restart]) -> Run:
     """The best restart by the rule `select`; with features="auto", falls back to k-means on the rows if the network is
     not clearly better."""
     runs = [restart.result for restart in restarts if restart.result is not None]
     if not runs:
         raise KeyboardInterrupt  # before the first had anything to show
     best, data = runs[RULES[estimator.select](runs)], restarts[0].data
-    if data.graph is None or estimator.features != "auto" or not estimator.falls_back:
+    if data.graph is None or estimator.features != "auto" or not estimator.can_fall_back:
         return best
     if estimator._has_given_centers:  # in the network's embedding
         return best
     if networks.compared_as_they_are(data) and not networks.are_choices(data.summary):
         return best  # texts of one topic share few words, so any clustering cuts many edges
-    rows = _on_the_rows(estimator, data, best)
+    rows = _kmeans_on_rows(estimator, data, best)
     learnt_labels, rows_labels = (torch.from_numpy(run.labels).to(data.device) for run in (best, rows))
     known = data.knowledge
-    if known is not None and known.kept(rows_labels) < known.kept(learnt_labels):
+    if known is not None and known.share_satisfied(rows_labels) < known.share_satisfied(learnt_labels):
         return best
     learnt_cut, rows_cut = (data.graph.cut(labels, estimator.n_clusters) for labels in (learnt_labels, rows_labels))
     clearly_less = learnt_cut < (CLEARLY_LESS - FEW_ROWS / math.sqrt(len(data))) * rows_cut
     trusted = rows_cut > WITH_CATEGORIES or not _has_categories(data)
     n_neighbors = data.graph.index.shape[1]
-    few = len(data) < max(FEWEST, n_neighbors * estimator.n_clusters)  # most neighbours would be in other clusters
+    few = len(data) < max(MIN_ROWS, n_neighbors * estimator.n_clusters)  # most neighbours would be in other clusters
     return best if clearly_less and trusted and not few else rows
 
 
@@ -86,7 +91,7 @@ def _has_categories(data: Data) -> bool:
     return len(data.row_shape) == 1 and bool((values.two_valued & (share > RARE) & (share < 1 - RARE)).any())
 
 
-def _on_the_rows(estimator: "PrototypeClusterer", data: Data, learnt: Run) -> Run:
+def _kmeans_on_rows(estimator: "PrototypeClusterer", data: Data, learnt: Run) -> Run:
     """The result without a network: k-means on the scaled rows."""
     with seeded(learnt.seed, data.device):
         plain = clone(estimator).set_params(**({"init": "k-means"} if hasattr(estimator, "init") else {}))

@@ -184,13 +184,13 @@ class SharedSettings(BaseEstimator):
         return super()._get_param_names()
 
     @property
-    def _number_is_open(self) -> bool:
+    def _n_clusters_is_auto(self) -> bool:
         return isinstance(self.n_clusters, str)
 
     def _check_settings(self) -> None:
         check_knobs(self)
 
-    def _described(self) -> dict[str, Any]:
+    def _result_settings(self) -> dict[str, Any]:
         """The settings that influence the result."""
         fleeting = ("device", "deterministic", "verbose", "callbacks", "checkpoint", "checkpoint_every")
         settings = {name: comparable(value) for name, value in self.get_params().items() if name not in fleeting}

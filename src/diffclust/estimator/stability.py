@@ -25,7 +25,7 @@ from ..engine.rows import TensorRows
 from ..engine.runtime import choose_device, learning, restart_seeds
 from ..reading.inputs import read_rows
 from .restarts import build_restarts
-from .selection import choose
+from .selection import best_run
 from .state import snapshot
 
 
@@ -63,7 +63,7 @@ def _labels(model: ClusterModel, data: Data) -> NDArray[np.int64]:
     return data.map(lambda x: model.answer(x).label).cpu().numpy()
 
 
-class Steady:
+class StabilityMixin:
     """`stability_` and `row_stability_` from the restarts of a fit, and `stability` from fits on other rows."""
 
     if TYPE_CHECKING:
@@ -130,7 +130,7 @@ class Steady:
                 estimator: Any = type(fitted)(**{**fitted._fitted_with, **changes, "random_state": seed})
                 fits.append((estimator, build_restarts(estimator, part, quiet=True)))
             train([restart for _, restarts in fits for restart in restarts])
-            others = [_labels(choose(estimator, restarts).model, data) for estimator, restarts in fits]
+            others = [_labels(best_run(estimator, restarts).model, data) for estimator, restarts in fits]
         labels = np.asarray(fitted.predict(given))
         found = compared(labels, others, fitted.n_clusters_)
         probability = np.asarray(fitted.predict_proba(given)).max(1)

@@ -10,9 +10,9 @@ from ..callbacks import TrainingRecord
 from ..engine.distributed import current_processes
 from ..engine.loop import train
 from ..engine.runtime import choose_device, learning
-from ..reading.inputs import Given, read_rows
+from ..reading.inputs import UserInput, read_rows
 from .base import PrototypeClusterer
-from .number import with_a_number
+from .n_clusters import with_n_clusters
 from .restarts import build_restarts
 from .selection import choose
 
@@ -47,7 +47,7 @@ def fit_each(pairs: Sequence[tuple[E, Any]]) -> list[E]:
     records = [id(c) for estimator, _ in beside for c in estimator.callbacks if isinstance(c, TrainingRecord)]
     if len(set(records)) < len(records):
         raise ValueError("A TrainingRecord watches one fit: give every estimator its own.")
-    given: dict[tuple[int, str], Given] = {}  # a table may be read in more than one way
+    given: dict[tuple[int, str], UserInput] = {}  # by data and `columns`, which may read a table in different ways
     keys = [(id(X), repr(estimator.columns)) for estimator, X in beside]
     for key, (estimator, X) in zip(keys, beside, strict=True):
         if key not in given:
@@ -59,7 +59,7 @@ def fit_each(pairs: Sequence[tuple[E, Any]]) -> list[E]:
         for estimator, _ in beside:
             reserved.enter_context(estimator._reserved())
         counted = [
-            with_a_number(estimator, estimator._read(given[key]))
+            with_n_clusters(estimator, estimator._read(given[key]))
             for key, (estimator, _) in zip(keys, beside, strict=True)
         ]
         fits = [

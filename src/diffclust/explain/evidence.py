@@ -38,7 +38,7 @@ class Evidence:
     shape: Shape = field(repr=False)
     reading: Columns | None = field(default=None, repr=False)  # of a table
 
-    told: ClassVar[tuple[str, ...]]  # what `to_dict` gives
+    fields_of_dict: ClassVar[tuple[str, ...]]  # what `to_dict` gives
 
     @property
     def sentence(self) -> str:
@@ -50,7 +50,7 @@ class Evidence:
 
     def to_dict(self) -> dict[str, Any]:
         """Everything, as plain lists and numbers."""
-        return {name: words.plain(getattr(self, name)) for name in self.told}
+        return {name: words.plain(getattr(self, name)) for name in self.fields_of_dict}
 
     def top(self, n: int = 5) -> list[tuple[str, float]]:
         """The inputs that count most, for (+) or against (-); of images, pixels by their place."""

@@ -15,9 +15,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-PANEL = 16  # points of a panel
+PANEL_POINTS = 16  # points of a panel
 HALVINGS = 8  # of the whole way, at most
-MANY = 32  # panels of a row, which say together whether halving pays: with a kink or two it depends on where they lie
+ENOUGH_PANELS = (
+    32  # panels of a row, which say together whether halving pays: with a kink or two it depends on where they lie
+)
 TOLERANCE = 0.005  # completeness error with which a row is done
 CHUNK = 2048  # samples the network sees at a time
 
@@ -47,7 +49,7 @@ def integrated_gradients(target: Target, x: Tensor, baseline: Tensor, tolerance:
         whole = settled.index_add(0, row, missing)
         fine = (whole.abs() <= allowed)[row] | (missing.abs() <= allowed[row] * (edges[1] - edges[0]))
         off.append(torch.zeros_like(start).index_add(0, row, missing.abs()))
-        vain = (off[-1] >= off[-3:][0]) & (torch.bincount(row, minlength=len(x)) >= MANY)
+        vain = (off[-1] >= off[-3:][0]) & (torch.bincount(row, minlength=len(x)) >= ENOUGH_PANELS)
         fine |= vain[row] | (halvings == HALVINGS)
         values.index_add_(0, row[fine], found[fine])
         settled.index_add_(0, row[fine], missing[fine])
@@ -79,13 +81,13 @@ def _values(target: Target, x: Tensor, baseline: Tensor, row: Tensor, t: Tensor)
 
 def _integrate(target: Target, x: Tensor, baseline: Tensor, row: Tensor, left: Tensor, right: Tensor) -> Tensor:
     """Of each panel, of which row it is and where it begins and ends: its part of the row's attributions, (b, ...)."""
-    nodes, weights = (torch.as_tensor(each, device=x.device) for each in np.polynomial.legendre.leggauss(PANEL))
+    nodes, weights = (torch.as_tensor(each, device=x.device) for each in np.polynomial.legendre.leggauss(PANEL_POINTS))
     results = []
-    for i, a, b in zip(*(each.split(max(1, CHUNK // PANEL)) for each in (row, left, right)), strict=True):
+    for i, a, b in zip(*(each.split(max(1, CHUNK // PANEL_POINTS)) for each in (row, left, right)), strict=True):
         t = a[:, None] + (b - a)[:, None] * (nodes + 1) / 2
         samples = _along(x[i], baseline[i], t).detach().requires_grad_()
-        (slope,) = torch.autograd.grad(target(samples, i.repeat_interleave(PANEL)).sum(), samples)
-        slope = slope.reshape(len(i), PANEL, *x.shape[1:]).double()
+        (slope,) = torch.autograd.grad(target(samples, i.repeat_interleave(PANEL_POINTS)).sum(), samples)
+        slope = slope.reshape(len(i), PANEL_POINTS, *x.shape[1:]).double()
         share = (b - a)[:, None] * weights / 2
         total = (slope * share.reshape(*share.shape, *(1,) * (x.ndim - 1))).sum(1)
         results.append(total * (x[i] - baseline[i]))

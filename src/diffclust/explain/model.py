@@ -123,7 +123,7 @@ def _terms(estimator: Any, recorded: Collection[str]) -> Collection[str]:
     """The loss terms among what was recorded of clustering; of a model saved by an older version, all but what the
     method records beside them."""
     kept: dict[str, Any] = next((run for run in estimator.runs_ if run["seed"] == estimator.seed_), {})
-    beside: dict[str, float] = getattr(estimator.model_, "figures", dict)()
+    beside: dict[str, float] = getattr(estimator.model_, "extra_metrics", dict)()
     return kept.get("terms") or set(recorded) - set(beside)
 
 

@@ -38,7 +38,7 @@ class PairExplanation(Evidence):
     versus: tuple[int, int] | None
     evidence: float
 
-    told: ClassVar = (
+    fields_of_dict: ClassVar = (
         "clusters", "together", "together_probability", "distance", "distance_parts", "versus", "evidence",
         "contributions", "contribution_names", "bias", "exact", "contribution_error", "attributions",
         "completeness_error", "sentence",

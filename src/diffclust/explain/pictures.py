@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..engine.disk import written_whole
+from ..engine.disk import atomic_write
 
 
 def sheet(rows: list[np.ndarray], *, zoom: int, gap: int = 2) -> np.ndarray:
@@ -43,7 +43,7 @@ def png(picture: np.ndarray) -> bytes:
 
 
 def write_png(path: Path, picture: np.ndarray) -> None:
-    with written_whole(path) as part:
+    with atomic_write(path) as part:
         part.write_bytes(png(picture))
 
 

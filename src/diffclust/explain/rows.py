@@ -12,7 +12,7 @@ from torch import Tensor
 from ..engine.data import Data
 from ..engine.rows import SparseRows, TensorRows
 from ..engine.runtime import choose_device
-from ..reading.inputs import Given, read_rows
+from ..reading.inputs import UserInput, read_rows
 from . import words
 from .evidence import Evidence
 from .gradients import Attribution, integrated_gradients
@@ -45,7 +45,7 @@ class RowExplanation(Evidence):
     baseline_margin: float | None
     sample: np.ndarray = field(repr=False)  # the row itself, in the network's layout
 
-    told: ClassVar = (
+    fields_of_dict: ClassVar = (
         "row", "cluster", "probability", "runner_up", "runner_up_probability", "margin", "contributions",
         "contribution_names", "bias", "exact", "contribution_error", "attributions", "baseline_margin",
         "completeness_error", "sentence",
@@ -145,7 +145,7 @@ class Subject:
     """A fitted estimator with rows to explain."""
 
     estimator: Any
-    given: Given
+    given: UserInput
     data: Data
     logits: Logits
     feature_names: list[str] | None  # None for images

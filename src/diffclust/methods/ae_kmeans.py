@@ -23,8 +23,8 @@ from ..nn.cluster import ClusterLayer
 from ..nn.ops import hard
 from .autoencoder import AutoencoderClusterer, paper_settings
 
-BLOCK = 4096  # rows embedded at a time
-LLOYD_PASSES = 10  # epochs="auto": k-means has placed the centres already
+ROWS_AT_ONCE = 4096  # rows embedded at a time
+LLOYD_PASSES = 10  # epochs="auto", because k-means has placed the centres already
 
 
 class AEKMeansModel(ClusterModel):
@@ -45,7 +45,7 @@ class AEKMeansModel(ClusterModel):
         centers = self.clusters.centers.detach()
         sums = torch.zeros_like(centers, dtype=torch.float64)
         counts = sums.new_zeros(len(centers), 1)
-        for block in torch.arange(data.own.start, data.own.stop, device=data.device).split(BLOCK):
+        for block in torch.arange(data.own.start, data.own.stop, device=data.device).split(ROWS_AT_ONCE):
             z = torch.cat(list(data.parts(self.embed, block)))
             member = hard(self.clusters.logits(z)).double()
             sums += member.T @ z.double()

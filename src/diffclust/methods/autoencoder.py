@@ -12,8 +12,8 @@ from ..engine.rows import Rows
 from ..estimator import networks
 from ..estimator.base import PrototypeClusterer
 from ..estimator.knobs import knob
+from ..estimator.online import OnlineBatch
 from ..estimator.settings import hyperparameters
-from ..estimator.streams import Arrived
 from ..nn.autoencoders import Autoencoder
 from ..nn.cluster import ClusterLayer
 
@@ -35,7 +35,7 @@ class AutoencoderClusterer(PrototypeClusterer):
     layer_epochs: int = knob(0, low=0)
     rescale: bool | Literal["mean"] = True
 
-    own_optimizer: ClassVar[bool] = False  # `optimizer` and `lr` are for the clustering alone: Adam pretrains
+    own_optimizer: ClassVar[bool] = False  # whether `optimizer` and `lr` are for clustering only, and Adam pretrains
 
     def build_clusters(self, autoencoder: Autoencoder) -> ClusterLayer:
         """The method's cluster layer for this network."""
@@ -66,9 +66,9 @@ class AutoencoderClusterer(PrototypeClusterer):
         layers = [(f"layer {i + 1}", LayerPretraining(model, i), self.layer_epochs) for i in range(depth)]
         return [*layers, *super().pretraining_plan(model, epochs)]
 
-    def online_step(self, model: Any, arrived: Arrived) -> None:
+    def online_step(self, model: Any, batch: OnlineBatch) -> None:
         """Each centre is the running mean of all rows it has received."""
-        model.clusters.average_(arrived.pull, arrived.mass, arrived.counts)
+        model.clusters.average_(batch.pull, batch.mass, batch.counts)
 
 
 def paper_settings(n_clusters: int, **changes: Any) -> dict[str, Any]:

@@ -38,19 +38,13 @@ from ..engine.data import Batch, Data
 from ..engine.guard import Guard
 from ..engine.model import ClusterModel, Losses
 from ..engine.pretraining import Pretraining
-from ..engine.restart import Restart
-from ..engine.run import Run
 from ..estimator.knobs import knob
-from ..estimator.knowledge import NOTHING_KNOWN, Told
 from ..estimator.settings import hyperparameters
-from ..estimator.state import set_attributes, snapshot, write_lock
+from ..estimator.state import set_attributes, write_lock
 from ..nn.autoencoders import Autoencoder
-from ..nn.cross_metric import SMALL, CrossMetricLayer, Side
-from ..nn.number import Choice
+from ..nn.cross_metric import RESCALE_FROM, CrossMetricLayer, Side
 from ..nn.ops import METRICS, log_balance
 from .autoencoder import AutoencoderClusterer, paper_settings
-
-BY_INFERENCE = ("model_", "labels_", "inertia_", "clustering_loss_", "diagnostics_", "_oddness")
 
 
 def check_metric(metric: Any) -> None:
@@ -68,17 +62,9 @@ def metric_names(metric: str | Sequence[str]) -> tuple[str, ...]:
     return (metric,) if isinstance(metric, str) else tuple(metric)
 
 
-def answering_by(inference: Side, model: ClusterModel) -> ClusterModel:
-    """A copy with another assignment; the network is shared."""
-    twin = copy.deepcopy(model, {id(model.autoencoder): model.autoencoder})
-    clusters: Any = twin.clusters.original
-    clusters.answer = inference
-    return twin
-
-
 class CrossMetricModel(ClusterModel):
     clusters: CrossMetricLayer
-    seen: Tensor  # Σ over the epoch's steps of what `figures` tells (3,)
+    seen: Tensor  # Σ over the epoch's steps of what `extra_metrics` returns (3,)
     steps: Tensor
     labels: Tensor  # argmax_j P₁ after the last epoch (n,)
 
@@ -94,7 +80,7 @@ class CrossMetricModel(ClusterModel):
         self.forget_rows()
 
     def forget_rows(self) -> None:
-        """They are the ones being trained on, so no part of the model that is kept."""
+        """Remove the labels of the training rows, which are not part of the fitted model."""
         labels = torch.empty(0, dtype=torch.long, device=self.clusters.weight.device)
         self.register_buffer("labels", labels, persistent=False)
 
@@ -102,7 +88,7 @@ class CrossMetricModel(ClusterModel):
         self.place_centers(data, self.start)
         z = self.sample_embedding(data)
         factor = self.clusters.factors(z, self.spread)[0].item()
-        if factor > SMALL and self.network_learns and self.autoencoder.magnify(factor):
+        if factor > RESCALE_FROM and self.network_learns and self.autoencoder.magnify(factor):
             self.clusters.set_centers(factor * self.clusters.centers)
             z = factor * z
         if self.centered:
@@ -110,19 +96,19 @@ class CrossMetricModel(ClusterModel):
         self.clusters.stretch_to(z, self.spread)
         if self.matched:
             self.clusters.match_powers(z)
-        self.look(data)
+        self.refresh_labels(data)
         if self.guard:
-            self.guard.look(self.sizes())
+            self.guard.check(self.sizes())
 
     def sizes(self) -> Tensor:
-        """Of the clusters, at the last look."""
+        """Cluster sizes, by the current labels."""
         return self.labels.bincount(minlength=self.clusters.n_clusters)
 
     def before_epoch(self, epoch: int, data: Data) -> None:
         self.seen.zero_()
         self.steps.zero_()
 
-    def rate(self, epoch: int) -> float:
+    def lr_factor(self, epoch: int) -> float:
         return self.decay ** (epoch // self.decay_every)
 
     def loss(self, batch: Batch) -> Losses:
@@ -139,17 +125,17 @@ class CrossMetricModel(ClusterModel):
         clusters, network = self.clusters, self.network_stack_key()
         return network and (network, clusters.metrics, clusters.divergence, clusters.detach)
 
-    def figures(self) -> dict[str, float]:
+    def extra_metrics(self) -> dict[str, float]:
         """Share of rows that P₁ and P₂ put into different clusters, and the mean entropy of either."""
         names = ("disagreement", "entropy", "target_entropy")
         return dict(zip(names, (self.seen / self.steps).tolist(), strict=True))
 
     @torch.no_grad()
-    def look(self, data: Data) -> None:
-        """At all rows: the clusters' frequencies, and how many labels have changed."""
+    def refresh_labels(self, data: Data) -> None:
+        """Update the frequencies and labels from all rows, and count how many labels have changed."""
         with self.evaluating():
             closeness = data.map(lambda x: torch.stack(self.clusters.closeness(self.embed(x)), dim=1))  # (n, 1 + m, k)
-        if not closeness.isfinite().all():  # the loop will go back to a finite state, and the last look suits that one
+        if not closeness.isfinite().all():  # the loop will restore a finite state, whose labels are kept
             return
         self.clusters.count(closeness)
         labels = log_balance(closeness[:, 0], self.clusters.frequencies[0], self.clusters.powers[0]).argmax(1)
@@ -158,14 +144,14 @@ class CrossMetricModel(ClusterModel):
         self.labels = labels
 
     def after_epoch(self, epoch: int, data: Data) -> None:
-        self.look(data)
+        self.refresh_labels(data)
         self.finished = self.changed < self.tolerance
-        if self.guard and not self.guard.look(self.sizes()):
-            self.guard.go_back(epoch)
+        if self.guard and not self.guard.check(self.sizes()):
+            self.guard.restore(epoch)
 
     def after_training(self, data: Data) -> None:
         super().after_training(data)
-        self.look(data)  # so that f is the trained model's
+        self.refresh_labels(data)  # f of the trained model
         self.forget_rows()
         self.note_if_settled(f"fewer labels changed than tolerance={self.tolerance:g}")
 
@@ -174,6 +160,13 @@ class CrossMetricModel(ClusterModel):
 
     def assign(self, x: Tensor) -> Tensor:
         return self.clusters(self.embed(x))
+
+    def with_other_assignment(self) -> Self:
+        """P₂ in place of P₁, or the reverse; the network is shared."""
+        twin = copy.deepcopy(self, {id(self.autoencoder): self.autoencoder})
+        clusters: Any = twin.clusters.original
+        clusters.answer = "target" if clusters.answer == "prediction" else "prediction"
+        return twin
 
     def training_state(self) -> dict[str, Any]:
         return {**super().training_state(), "labels": self.labels}
@@ -295,25 +288,14 @@ class CrossMetric(AutoencoderClusterer):
         clusters: Any = self.model_.clusters
         if clusters.original.answer == inference:
             return
-        kept = vars(self).get("_otherwise")
+        kept = vars(self).get("_other_assignment")
         fitted: dict[str, Any] = {"_fitted_with": {**self._fitted_with, "inference": inference}}
         if kept is None or clusters is not clusters.original:
-            fitted["model_"] = answering_by(inference, self.model_)
-            set_attributes(self, fitted, without=("labels_", "_otherwise"))
+            fitted["model_"] = self.model_.with_other_assignment()
+            set_attributes(self, fitted, without=("labels_", "_other_assignment"))
         else:
             now = {name: vars(self)[name] for name in kept}
-            set_attributes(self, {**fitted, **kept, "_otherwise": now})
-
-    def _adopt(
-        self, restarts: list[Restart], best: Run, choice: Choice | None = None, told: Told = NOTHING_KNOWN
-    ) -> None:
-        """Adopt the chosen run, and keep beside it what it gives by the other assignment."""
-        other: Side = "prediction" if self.inference == "target" else "target"
-        run = best.with_model(answering_by(other, best.model), restarts[0].data)
-        twin = snapshot(self)
-        super(CrossMetric, twin)._adopt(restarts, run, choice, told)
-        super()._adopt(restarts, best, choice, told)
-        self._otherwise = {name: vars(twin)[name] for name in BY_INFERENCE}
+            set_attributes(self, {**fitted, **kept, "_other_assignment": now})
 
     def pretraining(self, model: ClusterModel) -> Pretraining:
         return Pretraining(model, noise=self.noise)

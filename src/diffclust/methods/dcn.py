@@ -23,8 +23,8 @@ from torch import Tensor
 from ..engine.data import Batch, Data
 from ..engine.model import ClusterModel, Losses
 from ..estimator.knobs import knob
+from ..estimator.online import OnlineBatch
 from ..estimator.settings import hyperparameters
-from ..estimator.streams import Arrived
 from ..nn.autoencoders import Autoencoder
 from ..nn.cluster import ClusterLayer
 from ..nn.ops import hard
@@ -65,9 +65,9 @@ class DCNModel(ClusterModel):
 
     @torch.no_grad()
     def after_step(self, batch: Batch) -> None:
-        self.take_in(self.embed(batch.x), batch)
+        self.update_centers(self.embed(batch.x), batch)
 
-    def take_in(self, z: Tensor, batch: Batch) -> None:
+    def update_centers(self, z: Tensor, batch: Batch) -> None:
         """Eq. (10) for every row at once: the order inside a batch does not matter to a running mean."""
         member = hard(self.clusters.logits(z))  # s, eq. (8)
         pull, mass = batch.total(member.T @ z, member.sum(0))
@@ -112,10 +112,10 @@ class DCN(AutoencoderClusterer):
     def why_not_online(self) -> str:
         return ""
 
-    def online_step(self, model: Any, arrived: Arrived) -> None:
+    def online_step(self, model: Any, batch: OnlineBatch) -> None:
         """Eq. (10), continuing with the counts at the end of training."""
-        model.clusters.average_(arrived.pull, arrived.mass, model.counts[:, 0])
-        model.counts += arrived.mass[:, None]
+        model.clusters.average_(batch.pull, batch.mass, model.counts[:, 0])
+        model.counts += batch.mass[:, None]
 
     def build_model(self, autoencoder: Autoencoder, n_samples: int) -> DCNModel:
         return DCNModel(autoencoder, self.build_clusters(autoencoder), self)

@@ -58,7 +58,7 @@ class DECModel(ClusterModel):
         self.forget_rows()
 
     def forget_rows(self, n: int = 0) -> None:
-        """Room for n rows. They are the ones being trained on, so no part of the model that is kept."""
+        """Reset the tensors of the training rows, for n rows. They are not part of the fitted model."""
         device = self.clusters.weight.device
         self.register_buffer("target", torch.zeros(n, self.clusters.n_clusters, device=device), persistent=False)
         self.register_buffer("labels", torch.full((n,), -1, device=device), persistent=False)
@@ -68,7 +68,7 @@ class DECModel(ClusterModel):
         self.forget_rows(len(data))
 
     def before_epoch(self, epoch: int, data: Data) -> None:
-        self.finished = False  # settling at any refresh of the epoch counts
+        self.finished = False  # set by any refresh in this epoch
 
     def log_q(self, z: Tensor) -> Tensor:
         return log_student_t(self.clusters.distances(z))
@@ -77,7 +77,7 @@ class DECModel(ClusterModel):
     def refresh(self, data: Data) -> None:
         with self.evaluating():
             q = data.map(self.assign)
-        if not q.isfinite().all():  # the loop will go back to a finite state, and the last target suits that one
+        if not q.isfinite().all():  # the loop will restore a finite state, for which the last target is right
             return
         labels = q.argmax(1)
         self.finished |= (labels != self.labels).double().mean().item() < self.tolerance
@@ -108,7 +108,7 @@ class DECModel(ClusterModel):
 
     def after_training(self, data: Data) -> None:
         self.note_if_settled(f"fewer labels changed than tolerance={self.tolerance:g}")
-        self.refresh(data)  # so that f is the trained model's
+        self.refresh(data)  # f of the trained model
         self.forget_rows()
 
     def training_state(self) -> dict[str, Any]:

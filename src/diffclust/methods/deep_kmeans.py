@@ -36,7 +36,7 @@ from .autoencoder import AutoencoderClusterer, paper_settings
 
 Between = Literal["euclidean", "cosine"] | Callable[[Tensor, Tensor], Tensor]
 
-SAMPLE = 1024  # rows that the spread is measured on before training
+SPREAD_ROWS = 1024  # rows that the spread is measured on before training
 SHRUNK = 0.1  # warn if the spread of the embedding falls below this share of its maximum
 SHARP = 1000.0  # the paper's α where it is not annealed: all but the nearest centre's share
 
@@ -85,7 +85,7 @@ class DeepKMeansModel(ClusterModel):
         else:
             self.place_centers(data, self.start)
         with self.evaluating():
-            h = data.map(self.embed, data.spaced(SAMPLE))
+            h = data.map(self.embed, data.spaced(SPREAD_ROWS))
         self.last = self.widest = (h - h.mean(0)).norm(dim=1).mean().item()
 
     def before_epoch(self, epoch: int, data: Data) -> None:
@@ -134,13 +134,13 @@ class DeepKMeansModel(ClusterModel):
         if self.clusters.sphere:
             self.clusters.project_()
 
-    def figures(self) -> dict[str, float]:
+    def extra_metrics(self) -> dict[str, float]:
         length, spread = (self.sizes / self.steps).tolist()
         centers = self.clusters.centers.detach().norm(dim=1).mean().item()
         return {"embedding length": length, "embedding spread": spread, "centre length": centers}
 
     def after_epoch(self, epoch: int, data: Data) -> None:
-        self.last = self.figures()["embedding spread"]
+        self.last = self.extra_metrics()["embedding spread"]
         self.widest = max(self.widest, self.last)
 
     def after_training(self, data: Data) -> None:
@@ -191,8 +191,8 @@ class DeepKMeans(AutoencoderClusterer):
     l2: float = knob(0.0, low=0)
     init: str | Any = "auto"
 
-    starts: ClassVar[tuple[str, ...]] = ("auto", "uniform", "k-means", "k-means++", "neighbours", "random")
-    code: ClassVar[tuple[str, ...]] = ("distance", "reconstruction")
+    init_choices: ClassVar[tuple[str, ...]] = ("auto", "uniform", "k-means", "k-means++", "neighbours", "random")
+    function_knobs: ClassVar[tuple[str, ...]] = ("distance", "reconstruction")
     papers: ClassVar[dict[str, dict[str, Any]]] = {
         name + suffix: paper_settings(k, **settings)
         for name, k in (("mnist", 10), ("usps", 10), ("20newsgroups", 20), ("rcv1", 4))

@@ -32,7 +32,7 @@ from ..engine.model import ClusterModel, Losses
 from ..engine.optimizers import make_optimizer
 from ..engine.phase import Callback, Phase
 from ..engine.pretraining import Pretraining
-from ..engine.restart import Job, Restart
+from ..engine.restart import FitContext, Restart
 from ..engine.run import warnings_of
 from ..engine.runtime import Randomness, choose_device, free_memory, learning, restart_seeds
 from ..estimator import networks
@@ -43,17 +43,17 @@ from ..nn.cluster import ClusterLayer
 from .ssc import join_strays, spectral_labels
 from .transductive import TransductiveClusterer
 
-FIRST = 1e-8  # every coefficient at the start, the authors'
+FIRST_COEFFICIENT = 1e-8  # initial value of every coefficient, as in the authors' code
 MAPS = (15,)  # of the authors' network for COIL-20: one convolution of stride 2
-BATCH = 256  # rows a step while the autoencoder is trained alone
-COPIES = 8  # of C: its gradient, Adam's two means, what a step holds
+BATCH = 256  # batch size while the autoencoder is trained alone
+COPIES = 8  # tensors of the size of C in memory: its gradient, Adam's moments, intermediate results
 
 
 class DSCNetModel(ClusterModel):
     def __init__(self, autoencoder: Autoencoder, clusters: ClusterLayer, settings: "DSCNet", n_samples: int) -> None:
         super().__init__(autoencoder, clusters)
         self.weight, self.expression = settings.weight, settings.expression
-        self.c = nn.Parameter(torch.full((n_samples, n_samples), FIRST))
+        self.c = nn.Parameter(torch.full((n_samples, n_samples), FIRST_COEFFICIENT))
         clusters.weight.requires_grad_(False)
 
     def coefficients(self) -> Tensor:
@@ -78,7 +78,7 @@ class DSCNetModel(ClusterModel):
 
 
 class Unwatched(contextlib.nullcontext[None]):
-    """Nobody is told of the epochs."""
+    """No callbacks."""
 
     callbacks: list[Callback] = []  # noqa: RUF012
 
@@ -178,7 +178,7 @@ class DSCNet(TransductiveClusterer):
             )
 
     def _restart(self, data: Data, parts: Data, seed: int) -> Restart:
-        """The autoencoder alone, on parts of the data, then all together on all rows."""
+        """Train the autoencoder alone in batches, then everything together on all rows at once."""
         randomness = Randomness(seed, data.device)
         with randomness.borrowed():
             network = self._network(data)
@@ -189,8 +189,8 @@ class DSCNet(TransductiveClusterer):
             alone = Pretraining(model)
             optimizer = make_optimizer(alone, "adam", self.lr)
             phases.insert(0, Phase("pretraining", alone, parts, optimizer, int(self.pretrain_epochs)))
-        job = Job(data.device, Checkpoint(None, 1, {}, [seed]), Unwatched())
-        return Restart(job, 0, model, data, phases, randomness)
+        context = FitContext(data.device, Checkpoint(None, 1, {}, [seed]), Unwatched())
+        return Restart(context, 0, model, data, phases, randomness)
 
     def _network(self, data: Data) -> Autoencoder:
         if self.network == "auto" and len(data.row_shape) == 3:

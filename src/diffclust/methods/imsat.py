@@ -31,7 +31,7 @@ from ..nn.neighbours import nearest_neighbours
 from ..nn.ops import entropy
 from .partners import PartnerClusterer, PartnerModel
 
-TENTH = 10  # the neighbour that ε(x) goes by
+TENTH = 10  # ε(x) is proportional to the distance of this neighbour
 XI = 0.1  # length of the step d, as a share of ε
 
 

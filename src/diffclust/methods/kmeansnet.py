@@ -32,14 +32,14 @@ from ..engine.model import ClusterModel, Losses
 from ..engine.pretraining import Pretraining
 from ..estimator.base import PrototypeClusterer
 from ..estimator.knobs import knob
+from ..estimator.online import OnlineBatch
 from ..estimator.settings import hyperparameters
-from ..estimator.streams import Arrived
 from ..nn.autoencoders import Autoencoder, DropoutAt
 from ..nn.cluster import ClusterLayer
 from ..nn.ops import hard
 from .moving import CenterUpdate, MovingCenters
 
-KEEP_FROM = 0.95  # of the effective clusters at the start: a state with fewer is not kept, however small its scatter
+KEEP_FROM = 0.95  # a state is kept only with at least this share of the initial effective number of clusters
 
 
 class KMeansNetModel(MovingCenters):
@@ -72,15 +72,15 @@ class KMeansNetModel(MovingCenters):
 
     def before_training(self, data: Data) -> None:
         super().before_training(data)
-        self.forget()
+        self.reset_counters()
         self.count(self.sample_embedding(data))
-        self.is_sound(data)
+        self.check_partition(data)
 
     def before_epoch(self, epoch: int, data: Data) -> None:
         super().before_epoch(epoch, data)
-        self.forget()
+        self.reset_counters()
 
-    def forget(self) -> None:
+    def reset_counters(self) -> None:
         for counter in (self.sums, self.members, self.squares):
             counter.zero_()
 
@@ -106,20 +106,19 @@ class KMeansNetModel(MovingCenters):
             self.count(self.z)
 
     def after_epoch(self, epoch: int, data: Data) -> None:
-        if self.guard and not self.is_sound(data):
-            self.guard.go_back(epoch)
+        if self.guard and not self.check_partition(data):
+            self.guard.restore(epoch)
 
     @torch.no_grad()
-    def is_sound(self, data: Data) -> bool:
-        """Whether the guard is content with the hard partition: its sizes, and its scatter, the share of the
-        embedding's variance left inside clusters. Both are shares, so that it does not matter that before training
-        every process has counted every row."""
+    def check_partition(self, data: Data) -> bool:
+        """Let the guard check the sizes and the scatter (share of the variance within clusters) of the hard partition.
+        Both are relative, so it does not matter that before training every process has counted all rows."""
         if not self.guard:
             return True
         sums, members, squares = data.total(self.sums, self.members, self.squares)
         within = squares - (sums.square().sum(1) / members.clamp_min(1)).sum()
         whole = squares - sums.sum(0).square().sum() / members.sum()
-        return self.guard.look(members, (within / whole.clamp_min(1e-12)).item())
+        return self.guard.check(members, (within / whole.clamp_min(1e-12)).item())
 
     def clustering_loss(self, z: Tensor) -> Tensor:
         return self.clusters.losses(z)
@@ -239,7 +238,7 @@ class KMeansNet(PrototypeClusterer):
     def why_not_online(self) -> str:
         return "decoupled weights have no centres to move; use decoupled=False" if self.decoupled else ""
 
-    def online_step(self, model: Any, arrived: Arrived) -> None:
+    def online_step(self, model: Any, batch: OnlineBatch) -> None:
         """The centres move as in training, by the soft assignment."""
-        member = model.clusters.assignment(model.clusters.logits(arrived.z))
-        model.clusters.step_(member.T @ arrived.z, member.sum(0), model.step)
+        member = model.clusters.assignment(model.clusters.logits(batch.z))
+        model.clusters.step_(member.T @ batch.z, member.sum(0), model.step)

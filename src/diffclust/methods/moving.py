@@ -47,12 +47,12 @@ class MovingCenters(ClusterModel):
     def before_epoch(self, epoch: int, data: Data) -> None:
         self.let_centers(move=epoch % 2 == 0 or not self.in_turns)
 
-    def hold_centers(self) -> None:
+    def freeze_centers(self) -> None:
         self.let_centers(move=False)
 
     def let_centers(self, move: bool) -> None:
         self.moving_centers = self.graph_key = move
-        self.resting = () if move else ("clusters",)
+        self.frozen_parts = () if move else ("clusters",)
 
     def pulled(self, z: Tensor) -> Tensor:
         """The embeddings that the clustering loss sees: detached from the network in epochs that move the centres."""

@@ -1,4 +1,4 @@
-"""What SSCNet and SpectralNet share: embeddings that no network decodes, so that rows of the data stand for them."""
+"""Shared by SSCNet and SpectralNet: embeddings without a decoder, which are decoded by rows of the data."""
 
 import torch
 from torch import Tensor
@@ -9,7 +9,7 @@ from ..nn.cluster import ClusterLayer
 
 
 class PrototypeDecoding(ClusterModel):
-    """Codes of the autoencoder are embedded by a map without a way back."""
+    """Models that map the codes of an autoencoder to embeddings by a function without an inverse."""
 
     prototypes: Tensor  # codes of the row nearest to each centre (k, d); set after training
 
@@ -18,6 +18,6 @@ class PrototypeDecoding(ClusterModel):
         self.register_buffer("prototypes", torch.zeros(clusters.n_clusters, autoencoder.embedding_dim))
 
     def decode(self, z: Tensor) -> Tensor:
-        """By way of codes: those of the rows nearest to the centres, mixed as the assignment is in doubt."""
+        """Decode a mixture of the prototypes' codes, weighted by the probabilities of the clusters."""
         doubt = torch.softmax(self.clusters.original.logits(z), dim=1).to(self.prototypes)
         return self.autoencoder.decode(doubt @ self.prototypes)

@@ -36,7 +36,7 @@ from torch import Tensor, nn
 
 from ..engine.data import Batch, Data
 from ..engine.model import ClusterModel, Losses, Trainable
-from ..engine.pretraining import Pretraining, rise_and_fall
+from ..engine.pretraining import Pretraining, warm_up_and_decay
 from ..estimator.base import PrototypeClusterer
 from ..estimator.knobs import knob
 from ..estimator.settings import hyperparameters
@@ -46,13 +46,13 @@ from ..nn.neighbours import nearest_neighbours
 from ..nn.ops import squared_distances
 from .prototypes import PrototypeDecoding
 
-NEAR = 2  # nearest codes of a row that the Siamese network takes for its neighbours
-MARGIN = 1.0  # how far apart others should be
-HALVINGS = 25  # steps to an inverse root: as many as a share of 1e-12 of the largest eigenvalue needs
-LEAST = 1e-6  # added to the eigenvalues of FᵀF / m, as a share of their mean
-SAMPLE = 50_000  # rows from which the last M is found
-BATCH = 1024  # batch_size="auto": a row should have neighbours in its batch
-STEPS = 800  # epochs="auto"
+SIAMESE_NEIGHBOURS = 2  # nearest codes of a row that count as neighbours for the Siamese network
+MARGIN = 1.0  # smallest distance that other rows should have
+NEWTON_STEPS = 25  # for an inverse root: enough for eigenvalues down to 1e-12 of the largest
+RIDGE = 1e-6  # added to the eigenvalues of FᵀF / m, as a share of their mean
+MAX_ROWS = 50_000  # rows from which the last M is found
+BATCH = 1024  # batch_size="auto": rows should have neighbours in their batch
+STEPS = 800  # epochs="auto": this many steps
 
 
 def layers(widths: Sequence[int]) -> nn.Sequential:
@@ -68,9 +68,9 @@ def inverse_root(gram: Tensor) -> Tensor:
     """G^(-1/2) of a positive definite G (k, k) by products alone (Newton and Schulz), so that a GPU need not wait."""
     scale = gram.trace()
     one = torch.eye(len(gram), dtype=torch.float64, device=gram.device)
-    y = gram.double() / scale + LEAST / len(gram) * one
+    y = gram.double() / scale + RIDGE / len(gram) * one
     z = one
-    for _ in range(HALVINGS):
+    for _ in range(NEWTON_STEPS):
         t = (3 * one - z @ y) / 2
         y, z = y @ t, t @ z
     return (z / scale.sqrt()).to(gram.dtype)
@@ -96,14 +96,14 @@ class SpectralNetModel(PrototypeDecoding):
         hidden = (settings.width, settings.width, math.ceil(settings.width / 2))
         self.map = nn.Sequential(layers([d, *hidden, k]), nn.Tanh())
         self.siamese = layers([d, *hidden, d]) if self.network_learns else nn.Identity()
-        self.resting = ("autoencoder", "siamese")
+        self.frozen_parts = ("autoencoder", "siamese")
         clusters.weight.requires_grad_(False)
         self.register_buffer("whitening", torch.eye(k))
         self.register_buffer("compares", torch.zeros((), dtype=torch.bool))
         self.forget_rows()
 
     def forget_rows(self) -> None:
-        """What is known of the rows being trained on is no part of the model that is kept."""
+        """Remove tensors of the training rows, which are not part of the fitted model."""
         for name in ("codes", "places", "scale"):
             self.register_buffer(name, torch.empty(0, device=self.whitening.device), persistent=False)
 
@@ -120,12 +120,13 @@ class SpectralNetModel(PrototypeDecoding):
             some = self.places[data.draw(data.batch_size)]
             near = min(self.n_neighbors, len(some) - 1)
             self.scale = nearest_neighbours(some, near).distance[:, -1].median().square().clamp_min(1e-12)
-            self.take_in_units_of_their_spread()
+            self.standardise_codes()
             self.make_orthonormal(self.codes[data.draw(data.batch_size)])
 
     @torch.no_grad()
-    def take_in_units_of_their_spread(self) -> None:
-        """The map's first layer begins as if codes had mean 0 and spread 1: tanh is flat where large ones would end."""
+    def standardise_codes(self) -> None:
+        """Standardise the codes within the first layer of the map: tanh would be flat for the outputs of large
+        codes."""
         first = next(layer for layer in self.map.modules() if isinstance(layer, nn.Linear))
         first.weight.div_(self.codes.var(0, correction=0).mean().sqrt().clamp_min(1e-12))
         first.bias.sub_(first.weight @ self.codes.mean(0))
@@ -147,8 +148,8 @@ class SpectralNetModel(PrototypeDecoding):
         )
         return (weights + weights.T) / 2
 
-    def rate(self, epoch: int) -> float:
-        return rise_and_fall(epoch, self.epochs)
+    def lr_factor(self, epoch: int) -> float:
+        return warm_up_and_decay(epoch, self.epochs)
 
     def loss(self, batch: Batch) -> Losses:
         y = self.map(self.codes[batch.index]).float()
@@ -160,9 +161,9 @@ class SpectralNetModel(PrototypeDecoding):
 
     @torch.no_grad()
     def after_training(self, data: Data) -> None:
-        self.make_orthonormal(self.codes[data.draw(SAMPLE)])
+        self.make_orthonormal(self.codes[data.draw(MAX_ROWS)])
         self.place_centers(data, "k-means")
-        index = data.draw(SAMPLE)
+        index = data.draw(MAX_ROWS)
         with self.evaluating():
             nearest = self.clusters.distances(data.map(self.embed, index)).argmin(0)
         self.prototypes.copy_(self.codes[index[nearest]])
@@ -199,10 +200,10 @@ class Siamese(Trainable):
     def before_training(self, data: Data) -> None:
         with self.evaluating(), torch.no_grad():
             self.codes = data.map(self.model.represent)
-            self.near = nearest_neighbours(self.codes, min(NEAR, len(data) - 1)).places
+            self.near = nearest_neighbours(self.codes, min(SIAMESE_NEIGHBOURS, len(data) - 1)).places
 
-    def rate(self, epoch: int) -> float:
-        return rise_and_fall(epoch, self.epochs)
+    def lr_factor(self, epoch: int) -> float:
+        return warm_up_and_decay(epoch, self.epochs)
 
     def loss(self, batch: Batch) -> Losses:
         near = self.near[batch.index]
@@ -255,9 +256,9 @@ class SpectralNet(PrototypeClusterer):
     width: int = knob(512, low=1)
     siamese_epochs: int | Literal["auto"] = knob("auto", low=0)
 
-    falls_back: ClassVar[bool] = False  # without a network it cuts a graph, and is not k-means
-    indivisible: ClassVar[str] = "its graph needs all rows of a batch"
-    unjoinable: ClassVar[str] = "its embedding has one coordinate per cluster"
+    can_fall_back: ClassVar[bool] = False  # without a network it cuts a graph, and is not k-means
+    why_not_shared: ClassVar[str] = "its graph needs all rows of a batch"
+    why_not_overclustered: ClassVar[str] = "its embedding has one coordinate per cluster"
     papers: ClassVar[dict[str, dict[str, Any]]] = {
         "mnist": {
             "n_clusters": 10,

@@ -34,8 +34,8 @@ from ..estimator.settings import check_device, hyperparameters
 from ..nn.self_expression import self_expression
 from .transductive import TransductiveClusterer
 
-SHARE = 0.1  # of a mean cluster's size: a smaller piece of the graph is no cluster
-SMALL = 2500  # rows up to which all eigenvectors are found at once: four seconds
+MIN_SHARE = 0.1  # a component of the graph with a smaller share of the mean cluster size is no cluster
+DENSE_UP_TO = 2500  # rows up to which all eigenvectors are computed: four seconds
 
 
 @hyperparameters
@@ -146,7 +146,7 @@ def spectral_labels(affinity: sp.csr_array, k: int, seed: int) -> tuple[np.ndarr
     piece = connected_components(affinity, directed=False)[1]
     sizes = np.bincount(piece)
     found = {"isolated": int((degree == 0).sum()), "components": int((sizes > 1).sum()), "converged": True}
-    large = np.flatnonzero((sizes > 1) & (sizes >= SHARE * n / k))
+    large = np.flatnonzero((sizes > 1) & (sizes >= MIN_SHARE * n / k))
     kept = np.flatnonzero(np.isin(piece, large))
     if len(large) > k:
         rank = np.argsort(np.argsort(-sizes[large], kind="stable"))
@@ -165,7 +165,7 @@ def spectral_labels(affinity: sp.csr_array, k: int, seed: int) -> tuple[np.ndarr
 
 def _largest_eigenvectors(normal: sp.csr_array, k: int, seed: int) -> tuple[np.ndarray, bool]:
     n = normal.shape[0]
-    if n <= max(SMALL, 2 * k):
+    if n <= max(DENSE_UP_TO, 2 * k):
         return np.linalg.eigh(normal.toarray())[1][:, -k:], True
     start = check_random_state(seed).uniform(-1, 1, n)
     try:

@@ -30,18 +30,18 @@ from ..engine.rows import Rows
 from ..estimator import networks
 from ..estimator.base import PrototypeClusterer
 from ..estimator.knobs import knob
+from ..estimator.online import OnlineBatch
 from ..estimator.settings import hyperparameters
-from ..estimator.streams import Arrived
 from ..nn.autoencoders import Autoencoder, ScaledRows
 from ..nn.cluster import ClusterLayer
 from ..nn.graph import Graph
-from .planes import lie_near_planes
 from .sscnet_codes import CodesModel, SparseCoding
 from .sscnet_paper import PaperModel
 from .sscnet_rows import NeighbourModel
+from .subspace_check import lie_near_subspaces
 
-STEPS_OF_DICTIONARY, MOST_EPOCHS = 150, 50  # of a dictionary of rows alone
-ONLINE = 0.1  # fraction of the way a centre moves to the mean of its rows in a batch of 256; less for smaller batches
+STEPS_OF_DICTIONARY, MOST_EPOCHS = 150, 50  # of pretraining, for a dictionary of rows
+ONLINE = 0.1  # how far a centre moves towards the mean of its rows in a batch of 256; less for smaller batches
 
 
 @hyperparameters
@@ -109,10 +109,10 @@ class SSCNet(PrototypeClusterer):
     reference_size: int = knob(2000, low=2)
     tolerance: float = knob(1e-3, low=0, high=1)
 
-    places: ClassVar[bool] = False
-    unjoinable: ClassVar[str] = "its clusters do not start from centres"
+    starts_from_centers: ClassVar[bool] = False
+    why_not_overclustered: ClassVar[str] = "its clusters do not start from centres"
     by_distance: ClassVar[bool] = False  # subspaces are unbounded
-    indivisible: ClassVar[str] = "its graph needs all rows of a batch"
+    why_not_shared: ClassVar[str] = "its graph needs all rows of a batch"
     papers: ClassVar[dict[str, dict[str, Any]]] = {
         name: {
             "n_clusters": 10,
@@ -137,7 +137,7 @@ class SSCNet(PrototypeClusterer):
         """Rows near subspaces use a dictionary, other rows the neighbour graph; images use codes."""
         if self.features == "neighbours" or len(rows.row_shape) != 1 or not super()._by_neighbours(rows):
             return self.features == "neighbours"
-        return self.pipeline == "codes" and not lie_near_planes(rows, self.n_clusters)
+        return self.pipeline == "codes" and not lie_near_subspaces(rows, self.n_clusters)
 
     def _epochs(self, wish: int | str, data: Data, phase: int) -> int:
         """A dictionary of rows needs little pretraining: its blocks start as the exact algorithm."""
@@ -165,9 +165,9 @@ class SSCNet(PrototypeClusterer):
     def why_not_online(self) -> str:
         return ""
 
-    def online_step(self, model: Any, arrived: Arrived) -> None:
+    def online_step(self, model: Any, batch: OnlineBatch) -> None:
         """The centres of the classifier follow the new rows; codes and classifier are fixed."""
-        model.clusters.move_(arrived.z, ONLINE * min(1.0, len(arrived.z) / 256))
+        model.clusters.move_(batch.z, ONLINE * min(1.0, len(batch.z) / 256))
 
     def online_learner(self, model: ClusterModel) -> Trainable:
         raise ValueError("learn_network=True: SSCNet's network learns from pseudo-labels of all rows.")

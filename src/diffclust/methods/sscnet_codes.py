@@ -1,14 +1,14 @@
-"""SSCNet as it is by default: a classifier that reads the codes.
+"""The default pipeline of SSCNet: a classifier on the codes.
 
-Its parts are the paper's (see `sscnet`), put together in another way. What a row's codes are is the network's business:
-of a dictionary by L-ADMM, or of an encoder. A graph of a batch's codes and its eigenvector layers only shape them, by
-tr(YᵀLY). Spectral clustering of a reference set, extended to all rows by their nearest references, gives pseudo-labels
-once an epoch, aligned to those before, and a classifier learns them from the codes: a single row has an answer, and
-always the same.
+Its parts are those of the paper (see `sscnet`), combined in another way. The codes of a row come from L-ADMM with a
+dictionary, or from an encoder. The graph of a batch's codes and the eigenvector layers only add the loss tr(YᵀLY). Once
+per epoch, spectral clustering of reference rows, extended to all rows by their nearest references, gives pseudo-labels
+with the numbers of the previous ones. A classifier learns them from the codes, so the label of a row does not depend on
+other rows.
 
-Where A learns, as for images, codes count by their direction and both terms of L1 are divided by the square root of the
-number of values. Of a linear dictionary A's atoms are rows of the data, which stay: to write a row by others of its
-subspace is what SSC is about, and a free dictionary forgets the subspaces.
+If A is trained, as for images, only the direction of the codes counts, and both terms of L1 are divided by the square
+root of the number of values. The atoms of a linear dictionary are rows of the data and stay fixed: SSC reconstructs a
+row from other rows of its subspace, and a trained dictionary would forget the subspaces.
 """
 
 import math
@@ -25,37 +25,37 @@ from ..engine.data import Batch, Data
 from ..engine.model import Losses, Trainable
 from ..nn.autoencoders import Autoencoder, ConvDictionary, RowDictionary, ScaledRows
 from ..nn.cluster import ClusterLayer
+from ..nn.contrastive import contrastive_loss
 from ..nn.eigenvectors import EigenvectorLayer, random_orthonormal, smallest_eigenvectors
 from ..nn.graph import affinity, attach, laplacian
 from ..nn.kmeans import kmeans
 from ..nn.ladmm import LADMMBlock
 from ..nn.ops import squared_distances
-from ..nn.views import view_loss
 from .prototypes import PrototypeDecoding
 
 if TYPE_CHECKING:
     from .sscnet import SSCNet
 
 HIDDEN = 256  # width of the classifier
-APART = 3.0  # distance scale of the classifier's centres at the start
-RIDGE = 0.1  # of the classifier's start, as a share of the mean feature
-SAMPLE = 20_000  # rows the classifier's start is fitted on
-CALM = 5  # looks at the pseudo-labels in which they must rest before training stops
-BETWEEN = 4  # steps from one look to the next, at least
-IN_GRAPH = 256  # rows of a batch whose graph is cut in a step
+CORNER_LENGTH = 3.0  # length of the classifier's initial centres
+RIDGE = 0.1  # penalty of the regression that initialises the classifier, relative to the mean square of a feature
+MAX_ROWS = 20_000  # rows of that regression
+CALM_LOOKS = 5  # training stops after this many updates in which the pseudo-labels hardly changed
+LOOK_EVERY = 4  # smallest number of steps between updates of the pseudo-labels
+GRAPH_ROWS = 256  # rows of a batch that are used for its graph
 
 
 class Codes(NamedTuple):
-    """Of samples, in the network's units."""
+    """The codes of samples, in the units of the network."""
 
     z: Tensor  # codes
-    x: Tensor  # the samples; of a linear dictionary they have length one
+    x: Tensor  # the samples; for a linear dictionary scaled to length one
     fit: Tensor  # A(z)
-    e: Tensor  # errors: L-ADMM's, where there are blocks
+    e: Tensor  # errors; those of L-ADMM, if there are blocks
 
 
 class Classifier(nn.Module):
-    """Features (b, w) -> (b, embedding_dim): a linear map, and two layers that start as nothing beside it."""
+    """Features (b, w) -> (b, embedding_dim): a linear map plus two layers whose output is zero at first."""
 
     def __init__(self, width: int, embedding_dim: int) -> None:
         super().__init__()
@@ -97,12 +97,12 @@ class CodesModel(PrototypeDecoding):
         self.reference_size, self.tolerance = int(settings.reference_size), settings.tolerance
         self.views = settings.views
         self.change: Callable[[Tensor], Tensor] | None = None  # the data's random change of samples, where it is needed
-        self.calm = 0  # looks for which the pseudo-labels have rested
+        self.calm = 0  # updates in a row in which the pseudo-labels hardly changed
         self.homogeneous = isinstance(autoencoder, RowDictionary)
         n_blocks = settings.n_blocks
-        if n_blocks == "auto":  # other networks have batch norm, whose statistics are of samples and not of residuals
+        if n_blocks == "auto":  # other networks have batch norm, whose statistics are not those of residuals
             n_blocks = 4 if isinstance(autoencoder, (RowDictionary, ConvDictionary)) else 1
-        # what the network for rows takes is not what it gives: there are no residuals to go on with
+        # the network for rows returns other units than it takes, so residuals are not defined
         learns = self.network_learns and not isinstance(autoencoder, ScaledRows)
         self.blocks = nn.ModuleList(self.build_blocks(n_blocks if learns else 0))
         self.layers = nn.ModuleList(
@@ -151,8 +151,8 @@ class CodesModel(PrototypeDecoding):
         return Codes(state.z.float(), t, state.fit, state.e)
 
     def features(self, z: Tensor) -> Tensor:
-        """What graph and classifier see of codes: their direction, or their place where neighbours gave them one. x and
-        -x lie in one subspace, so that the signs of a linear dictionary's codes do not count."""
+        """The input of graph and classifier: the direction of the codes, or the codes themselves if they were learnt
+        from neighbours. For a linear dictionary signs are dropped, because x and -x lie in one subspace."""
         if isinstance(self.autoencoder, ScaledRows):
             return z
         return F.normalize(z.abs() if self.homogeneous else z, dim=1)
@@ -180,16 +180,16 @@ class CodesModel(PrototypeDecoding):
         return replace(batch, neighbour=self.change(batch.clean)) if self.change else batch
 
     def learn_codes(self, batch: Batch) -> tuple[Tensor, Losses]:
-        """What graph and classifier see of a batch, with L1 and the term of the views."""
+        """The features of a batch, with the losses of coding and of the views."""
         codes = self.codes(batch.x)
         features = self.features(codes.z)
         losses = self.coding_losses(codes) if self.network_learns else {}
         if self.change and batch.neighbour is not None:
-            losses["views"] = self.views * view_loss(features, self.represent(batch.neighbour))
+            losses["views"] = self.views * contrastive_loss(features, self.represent(batch.neighbour))
         return features, losses
 
     def place_atoms(self, data: Data) -> None:
-        """A linear dictionary starts as rows of the data, and the blocks as the algorithm itself."""
+        """Initialise a linear dictionary with rows of the data, and the blocks as iterations of L-ADMM."""
         if not isinstance(self.autoencoder, RowDictionary) or bool(self.placed):
             return
         rows = data.map(self.autoencoder.normalize, data.draw(self.autoencoder.embedding_dim))
@@ -223,7 +223,7 @@ class CodesModel(PrototypeDecoding):
         operator = laplacian(affinity(known, near, self.graph), normalized=True)
         operator = operator.to_sparse() if self.graph == "knn" else operator
         vectors = smallest_eigenvectors(operator, start=self.basis, tolerance=1e-4)[1]
-        self.basis = vectors.contiguous()  # as a checkpoint would give it back
+        self.basis = vectors.contiguous()  # as after loading a checkpoint
         rows = F.normalize(self.basis, dim=1)
         centers = kmeans(rows, self.clusters.n_clusters).centers
 
@@ -245,10 +245,10 @@ class CodesModel(PrototypeDecoding):
     def before_training(self, data: Data) -> None:
         self.place_atoms(data)
         k = self.clusters.n_clusters
-        size = min(data.batch_size, IN_GRAPH)
+        size = min(data.batch_size, GRAPH_ROWS)
         self.start = random_orthonormal(size, min(k, size), like=self.turn)
         self.reference = data.draw(max(self.reference_size, k))
-        # a few more than k: the k-th and the next are often nearly equal, and either may be the one that matters
+        # a few more than k: the k-th eigenvalue and the next are often nearly equal, and either vector may be needed
         vectors = min(len(self.reference), k + math.ceil(k / 5))
         self.basis = random_orthonormal(len(self.reference), vectors, like=self.turn)
         with self.evaluating():
@@ -257,12 +257,13 @@ class CodesModel(PrototypeDecoding):
 
     @torch.no_grad()
     def start_classifier(self, data: Data) -> None:
-        """Ridge regression of the pseudo-labels, each cluster to a corner of its own; in eval mode."""
-        index = data.draw(SAMPLE)
+        """Initialise the classifier by ridge regression of the pseudo-labels, with one corner per cluster; in eval
+        mode."""
+        index = data.draw(MAX_ROWS)
         labels = self.pseudo[index]
         k, dim = self.clusters.n_clusters, self.clusters.embedding_dim
         corners = torch.eye(k, dim) if k <= dim else F.normalize(torch.randn(k, dim), dim=1)
-        corners = APART * corners.to(self.turn)
+        corners = CORNER_LENGTH * corners.to(self.turn)
         self.classifier.start(data.map(self.represent, index), corners[labels])  # type: ignore[operator]
         u = data.map(self.embed, index)
         member = F.one_hot(labels, k).to(u)
@@ -271,7 +272,7 @@ class CodesModel(PrototypeDecoding):
 
     def before_epoch(self, epoch: int, data: Data) -> None:
         self.change = data.augment if self.views else None
-        if epoch == 0 or epoch % math.ceil(BETWEEN / data.steps):
+        if epoch == 0 or epoch % math.ceil(LOOK_EVERY / data.steps):
             return
         with self.evaluating():
             labels = self.align(self.label(data))
@@ -283,7 +284,7 @@ class CodesModel(PrototypeDecoding):
         features, losses = self.learn_codes(batch)
         logits = self.clusters.logits(self.classifier(features).float())
         clustering = F.cross_entropy(logits, self.pseudo[batch.index])
-        # numbers, not branches: one and the same step is replayed
+        # factors instead of branches, so that one captured step serves all turns
         second, third = (self.turn >= 1).float(), (self.turn >= 2).float()
         if self.network_learns:
             losses["spectral"] = self.spectral_weight * second * self.spectral_loss(features)
@@ -294,13 +295,13 @@ class CodesModel(PrototypeDecoding):
         self.turn.add_(1).remainder_(3)
 
     def after_epoch(self, epoch: int, data: Data) -> None:
-        self.finished = self.calm >= CALM
+        self.finished = self.calm >= CALM_LOOKS
 
     @torch.no_grad()
     def after_training(self, data: Data) -> None:
         self.change = None
-        self.note_if_settled(f"{CALM} calm epochs, by tolerance={self.tolerance:g}")
-        index = data.draw(SAMPLE)
+        self.note_if_settled(f"{CALM_LOOKS} calm epochs, by tolerance={self.tolerance:g}")
+        index = data.draw(MAX_ROWS)
         nearest = self.clusters.distances(data.map(self.embed, index)).argmin(0)
         self.prototypes.copy_(data.map(lambda x: self.codes(x).z, index[nearest]))
 
@@ -321,7 +322,7 @@ class CodesModel(PrototypeDecoding):
 
 
 class SparseCoding(Trainable):
-    """Module (a) alone, on L1 and the views: what SSCNet is pretrained with."""
+    """The pretraining of SSCNet: module (a) alone, on L1 and the loss of the views."""
 
     def __init__(self, model: CodesModel) -> None:
         super().__init__()

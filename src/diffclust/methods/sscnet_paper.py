@@ -41,7 +41,7 @@ from ..nn.graph import affinity, attach, laplacian
 from ..nn.kmeans import kmeans
 from ..nn.ladmm import LADMMBlock
 from ..nn.ops import squared_distances
-from .sscnet_codes import APART, HIDDEN, SAMPLE, Codes, CodesModel
+from .sscnet_codes import CORNER_LENGTH, HIDDEN, MAX_ROWS, Codes, CodesModel
 
 if TYPE_CHECKING:
     from .sscnet import SSCNet
@@ -66,7 +66,9 @@ class PaperModel(CodesModel):
             nn.init.orthogonal_(layer.weight)  # so that nothing of Y is lost at first
         self.common = nn.Sequential(dense[0], nn.Tanh(), dense[1], nn.Tanh(), dense[2])  # G
         corners = torch.eye(k, clusters.embedding_dim)
-        clusters.set_centers(APART * (corners if k <= clusters.embedding_dim else F.normalize(clusters.centers, dim=1)))
+        clusters.set_centers(
+            CORNER_LENGTH * (corners if k <= clusters.embedding_dim else F.normalize(clusters.centers, dim=1))
+        )
         self.register_buffer("known", torch.zeros(n_references, autoencoder.embedding_dim))
         self.register_buffer("spectrum", torch.zeros(n_references, k))
         self.register_buffer("company", torch.empty(0), persistent=False)
@@ -156,7 +158,7 @@ class PaperModel(CodesModel):
         """k-means clusters of the rows of G(Y), over all rows; in eval mode."""
         self.remember(data)
         located = data.map(self.located) if self.beside_references else self.located_in_batches(data)
-        centers = kmeans(located[data.draw(SAMPLE)], self.clusters.n_clusters).centers
+        centers = kmeans(located[data.draw(MAX_ROWS)], self.clusters.n_clusters).centers
         return squared_distances(located, centers).argmin(1)
 
     def before_training(self, data: Data) -> None:

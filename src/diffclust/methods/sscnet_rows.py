@@ -1,13 +1,13 @@
-"""SSCNet of rows that lie in no subspaces: an encoder that keeps neighbours near takes the place of graph and layers.
+"""SSCNet for rows that are not near subspaces: an encoder that keeps neighbours near replaces the graph and its layers.
 
-The paper's Y has rows that are near one another where the graph has an edge: that is what tr(YᵀLY) asks for. Here an
-encoder learns such a Y from the neighbour graph of all rows (`nn.neighbours`), for new rows too, and self-labelling
-goes on as in the paper: k-means clusters of the rows of Y are pseudo-labels, which a classifier learns from Y::
+Minimising tr(YᵀLY) brings rows of Y close together if the graph has an edge between them. Here an encoder learns such a
+Y from the neighbour graph of all rows (`nn.neighbours`), also for new rows. Self-labelling is that of the paper:
+k-means clusters of the rows of Y are pseudo-labels, which a classifier learns from Y::
 
     L = L_neighbours + |u - g(y)|² + c2 cross-entropy(classifier(y), pseudo-label)
 
-u is the row in its units and g the decoder. The classifier starts as the identity and its centres as those of k-means:
-a network that learns nothing, such as `scaled`, answers as k-means on its rows does.
+u is the scaled row and g the decoder. The classifier is the identity at first, and its centres are those of k-means, so
+a network without parameters, such as `scaled`, gives the labels of k-means.
 """
 
 import torch
@@ -18,11 +18,11 @@ from ..engine.data import Batch, Data
 from ..engine.model import Losses
 from ..nn.kmeans import lloyd
 from ..nn.ops import squared_distances
-from .sscnet_codes import SAMPLE, Classifier, CodesModel
+from .sscnet_codes import MAX_ROWS, Classifier, CodesModel
 
 
 class NeighbourModel(CodesModel):
-    """Behind `ScaledRows` and its kind. `basis` has the centres of the pseudo-labels in Y."""
+    """For `ScaledRows` and its subclasses. `basis` holds the centres of the pseudo-labels in Y."""
 
     def build_classifier(self) -> nn.Module:
         classifier = Classifier(self.autoencoder.embedding_dim, self.clusters.embedding_dim)
@@ -41,9 +41,9 @@ class NeighbourModel(CodesModel):
 
     @torch.no_grad()
     def label(self, data: Data) -> Tensor:
-        """k-means clusters of Y, from the centres of the last look; in eval mode."""
+        """k-means clusters of Y, starting from the previous centres; in eval mode."""
         y = data.map(self.represent)
-        self.basis = lloyd(y[data.draw(SAMPLE)], self.basis).centers
+        self.basis = lloyd(y[data.draw(MAX_ROWS)], self.basis).centers
         return squared_distances(y, self.basis).argmin(1)
 
     def loss(self, batch: Batch) -> Losses:

@@ -21,23 +21,23 @@ from ..engine.data import Batch, Data
 from ..engine.model import Losses
 from ..estimator.base import PrototypeClusterer
 from ..estimator.knobs import knob
+from ..estimator.online import OnlineBatch
 from ..estimator.settings import hyperparameters
-from ..estimator.streams import Arrived
 from ..nn.autoencoders import Autoencoder, ScaledRows
 from ..nn.cluster import ClusterLayer
 from ..nn.ops import largest
 from .moving import CenterUpdate, MovingCenters
 
-LAMBDA = 0.01  # the authors' weight, in which `clustering_loss` is always given
-HELD = 0.5  # share of the epochs in which rows keep their initial clusters from the layout
+LAMBDA = 0.01  # the authors' weight; `clustering_loss` is always reported with it
+HOLD_SHARE = 0.5  # share of the epochs in which rows keep their initial clusters from the layout
 ALPHA = 1e-3  # length of the authors' W is 2α: only there does Adadelta act as a plain step (section 2.2.3)
 
 
 class TELLModel(MovingCenters):
     members: Tensor  # number of rows of each centre in this epoch
     step: Tensor
-    begun: Tensor | None = None  # (n,) the initial cluster of each row while it is held there, or -1
-    all_begun = False  # whether no entry is -1
+    initial_labels: Tensor | None = None  # (n,) the initial cluster of each row while it is held there, or -1
+    all_labelled = False  # whether no entry is -1
 
     def __init__(self, autoencoder: Autoencoder, clusters: ClusterLayer, settings: "TELL") -> None:
         start = settings.first_centers(clusters.embedding_dim)
@@ -48,14 +48,14 @@ class TELLModel(MovingCenters):
         self.register_buffer("step", torch.tensor(self.center_step))
 
     def before_training(self, data: Data) -> None:
-        self.begun = self.place_centers(data, self.start)
+        self.initial_labels = self.place_centers(data, self.start)
 
     def before_epoch(self, epoch: int, data: Data) -> None:
         super().before_epoch(epoch, data)
-        if epoch >= HELD * self.epochs:
-            self.begun = None
-        self.all_begun = self.begun is not None and bool((self.begun >= 0).all())
-        self.graph_key = self.moving_centers, self.begun is not None
+        if epoch >= HOLD_SHARE * self.epochs:
+            self.initial_labels = None
+        self.all_labelled = self.initial_labels is not None and bool((self.initial_labels >= 0).all())
+        self.graph_key = self.moving_centers, self.initial_labels is not None
         turn = epoch // 2 if self.in_turns else epoch
         self.step.fill_(self.center_step / (1 + self.center_decay * turn))
         self.members.zero_()
@@ -70,9 +70,9 @@ class TELLModel(MovingCenters):
         return {"reconstruction": self.autoencoder.reconstruction_loss(batch.x, z), "clustering": clustering}
 
     def pull(self, batch: Batch, z: Tensor) -> Tensor:
-        """λ times the mean of `spread` over rows already normalised; and finds `owner`, the centre of each."""
+        """λ times the mean of `spread` over normalised rows; also stores `owner`, the centre of each row."""
         clean = batch.x is batch.clean or self.moving_centers
-        if self.clusters.sphere and self.begun is None and clean:
+        if self.clusters.sphere and self.initial_labels is None and clean:
             factor = 1 / self.clusters.n_clusters
             self.owner, mean = self.clusters.nearest(z, self.weight * factor, self.weight * 2 * (1 - factor))
             return mean
@@ -88,18 +88,18 @@ class TELLModel(MovingCenters):
         return own + 2 * (1 - 1 / self.clusters.n_clusters) if self.clusters.sphere else own
 
     def choose(self, batch: Batch, logits: Tensor) -> Tensor:
-        """a = argmax_j W_j·h, or where the row began. Where training sees changed samples, the unchanged one decides:
-        its centre is what all its versions are pulled to."""
-        if self.begun is not None and self.all_begun:
-            return self.begun[batch.index]
+        """a = argmax_j W_j·h, or the initial cluster of the row while that is held. With augmentation the original
+        sample decides, so that all its versions are pulled to the same centre."""
+        if self.initial_labels is not None and self.all_labelled:
+            return self.initial_labels[batch.index]
         if batch.x is not batch.clean and not self.moving_centers:
             with torch.no_grad(), self.evaluating():
                 logits = self.clusters.logits(self.embed(batch.clean))
         nearest = largest(logits)
-        if self.begun is None:
+        if self.initial_labels is None:
             return nearest
-        begun = self.begun[batch.index]
-        return torch.where(begun >= 0, begun, nearest)
+        initial_labels = self.initial_labels[batch.index]
+        return torch.where(initial_labels >= 0, initial_labels, nearest)
 
     def after_step(self, batch: Batch) -> None:
         sums = self.clusters.sums(self.z, self.owner) if self.moving_centers else None
@@ -114,15 +114,15 @@ class TELLModel(MovingCenters):
 
     def after_training(self, data: Data) -> None:
         super().after_training(data)
-        self.begun = None
+        self.initial_labels = None
 
     def training_state(self) -> dict[str, Any]:
-        return {**super().training_state(), "begun": self.begun}
+        return {**super().training_state(), "begun": self.initial_labels}
 
     def load_training_state(self, state: dict[str, Any]) -> None:
         super().load_training_state(state)
-        begun = state.get("begun")  # absent from the oldest checkpoints
-        self.begun = None if begun is None else begun.to(self.members.device)
+        initial_labels = state.get("begun")  # absent from the oldest checkpoints
+        self.initial_labels = None if initial_labels is None else initial_labels.to(self.members.device)
 
     def clustering_loss(self, z: Tensor) -> Tensor:
         return self.loss_of_members(z, self.clusters.distances(z).amin(1))
@@ -210,6 +210,6 @@ class TELL(PrototypeClusterer):
     def why_not_online(self) -> str:
         return ""
 
-    def online_step(self, model: Any, arrived: Arrived) -> None:
+    def online_step(self, model: Any, batch: OnlineBatch) -> None:
         """The paper's online rule: the centres move as in an even epoch."""
-        model.clusters.step_(arrived.pull, arrived.mass, model.center_step)
+        model.clusters.step_(batch.pull, batch.mass, model.center_step)

@@ -11,7 +11,7 @@ from ..engine.distributed import current_processes
 from ..estimator.knobs import check_knobs
 from ..estimator.state import fitted_names, set_attributes
 from ..metrics import effective_clusters
-from ..reading.inputs import Given, read_rows
+from ..reading.inputs import UserInput, read_rows
 
 ABSENT_METHODS = ("predict", "predict_proba", "transform", "partial_fit", "score", "save")
 
@@ -19,7 +19,7 @@ ABSENT_METHODS = ("predict", "predict_proba", "transform", "partial_fit", "score
 class TransductiveClusterer(ClusterMixin, BaseEstimator):
     n_clusters: int
 
-    def _read(self, X: Any) -> Given:
+    def _read(self, X: Any) -> UserInput:
         """Settings and data, checked."""
         check_knobs(self)
         name = type(self).__name__
@@ -36,14 +36,14 @@ class TransductiveClusterer(ClusterMixin, BaseEstimator):
         return given
 
     def _adopt(
-        self, given: Given, labels: np.ndarray, messages: list[str], diagnostics: dict[str, Any], **fitted: Any
+        self, given: UserInput, labels: np.ndarray, messages: list[str], diagnostics: dict[str, Any], **fitted: Any
     ) -> None:
         """Keep the result, nothing of an earlier fit, and warn the caller of `fit`."""
         sizes = np.bincount(labels, minlength=self.n_clusters)
         if not sizes.all():
             messages = [*messages, f"{(sizes == 0).sum()} of {self.n_clusters} clusters are empty."]
-        told = {"sizes": sizes.tolist(), "effective_clusters": effective_clusters(labels)}
-        fitted |= {"labels_": labels, "diagnostics_": {**told, **diagnostics, "warnings": messages}}
+        common = {"sizes": sizes.tolist(), "effective_clusters": effective_clusters(labels)}
+        fitted |= {"labels_": labels, "diagnostics_": {**common, **diagnostics, "warnings": messages}}
         set_attributes(self, {**given.attributes, **fitted}, without=fitted_names(self))
         for message in messages:
             warnings.warn(message, ConvergenceWarning, stacklevel=3)

@@ -32,10 +32,10 @@ from ..nn.mixture import GaussianMixture
 from ..nn.ops import hard
 from .autoencoder import AutoencoderClusterer, paper_settings
 
-FIRST_SPREAD = 0.1  # σ̃² at the start, as a share of the components' variance: our choice, the paper draws its weights
+FIRST_SPREAD = 0.1  # initial σ̃², relative to the components' variance: our choice, the paper draws the weights
 DECAY_EVERY, LEAST_RATE = 10, 0.1  # epochs between decays of the learning rate, and where these end: the authors'
 LEAST_LOG_GAMMA = -23  # the authors' floor of γ, 1e-10
-COUNTED = 10_000  # rows the components' sizes are taken on
+COUNTED_ROWS = 10_000  # rows on which the sizes of the components are counted
 
 
 class VaDEModel(ClusterModel):
@@ -45,7 +45,7 @@ class VaDEModel(ClusterModel):
         super().__init__(autoencoder, clusters)
         self.start, self.decay = settings.first_centers(clusters.embedding_dim), settings.decay
         self.guard = Guard(self) if settings.repair else None
-        # σ̃ of a network that gives none: one a coordinate, for all rows
+        # σ̃ for a network without variances: one per coordinate, for all rows
         self.log_spread = nn.Parameter(torch.zeros(clusters.embedding_dim), requires_grad=self.network_learns)
 
     def before_training(self, data: Data) -> None:
@@ -56,7 +56,7 @@ class VaDEModel(ClusterModel):
             if self.autoencoder.variational:
                 self.autoencoder.reset_spread(log_variance)
         if self.guard:
-            self.guard.look(self.sizes(data))
+            self.guard.check(self.sizes(data))
 
     def place_centers(self, data: Data, start: Start | Tensor) -> Tensor | None:
         laid_out = super().place_centers(data, start)
@@ -64,7 +64,7 @@ class VaDEModel(ClusterModel):
             self.clusters.fit_(self.sample_embedding(data))
         return laid_out
 
-    def rate(self, epoch: int) -> float:
+    def lr_factor(self, epoch: int) -> float:
         return max(self.decay ** (epoch // DECAY_EVERY), LEAST_RATE)
 
     def loss(self, batch: Batch) -> Losses:
@@ -82,7 +82,7 @@ class VaDEModel(ClusterModel):
         }
 
     def divergence(self, z: Tensor, mean: Tensor, log_variance: Tensor) -> Tensor:
-        """All of L but its first line, of each row: (b,)."""
+        """All of L except its first line, for each row: (b,)."""
         mixture = self.clusters
         log_gamma = torch.log_softmax(mixture.logits(z), dim=1).clamp_min(LEAST_LOG_GAMMA)
         gamma = log_gamma.exp()
@@ -92,16 +92,16 @@ class VaDEModel(ClusterModel):
         return (gamma * (prior + categories)).sum(1) - (1 + log_variance).sum(1) / 2
 
     def clustering_loss(self, z: Tensor) -> Tensor:
-        """-log p(z): of the embedding under the mixture."""
+        """-log p(z) of the embedding under the mixture."""
         return -self.clusters.logits(z).logsumexp(1)
 
     def after_epoch(self, epoch: int, data: Data) -> None:
-        if self.guard and not self.guard.look(self.sizes(data)):
-            self.guard.go_back(epoch)
+        if self.guard and not self.guard.check(self.sizes(data)):
+            self.guard.restore(epoch)
 
     @torch.no_grad()
     def sizes(self, data: Data) -> Tensor:
-        return hard(self.clusters.logits(self.sample_embedding(data, COUNTED))).sum(0)
+        return hard(self.clusters.logits(self.sample_embedding(data, COUNTED_ROWS))).sum(0)
 
 
 @hyperparameters

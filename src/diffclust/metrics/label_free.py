@@ -9,10 +9,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from .labels import encoded, entropy_of_sizes
 
-SAMPLE = 5000  # rows the silhouette is measured on: its cost grows with their square
+SILHOUETTE_ROWS = 5000  # rows the silhouette is measured on: its cost grows with their square
 
 
-def silhouette(Z: Any, labels: ArrayLike, sample: int = SAMPLE, random_state: int = 0) -> float:
+def silhouette(Z: Any, labels: ArrayLike, sample: int = SILHOUETTE_ROWS, random_state: int = 0) -> float:
     """Mean of (b - a) / max(a, b), a the mean distance to the own cluster, b to the nearest other; -1 to 1.
 
     Measured on at most `sample` rows, drawn by `random_state`. nan with fewer than two clusters among them,

@@ -1,4 +1,4 @@
-"""Layers one after the other, which an engine may run in a faster way."""
+"""A sequence of layers that the engine can run by faster kernels."""
 
 from collections.abc import Callable
 from typing import ClassVar
@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 
 class Chain(nn.Sequential):
-    """An `nn.Sequential`. While `runner` is set, that runs the layers of every chain, to the same result."""
+    """An `nn.Sequential`. While `runner` is set, it runs the layers of every chain, with the same result."""
 
     runner: ClassVar[Callable[["Chain", Tensor], Tensor] | None] = None
 

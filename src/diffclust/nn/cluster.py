@@ -8,7 +8,6 @@ so the largest logit W_j·x + b_j belongs to the nearest centre, and an assignme
 layer into attention over centres.
 """
 
-import functools
 import math
 from typing import ClassVar, Literal, Protocol
 
@@ -17,33 +16,32 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .kmeans import draw_proportional, kmeans, kmeans_plus_plus
+from .label_function import LabelFunction
 from .ops import ASSIGNMENTS, Assignment, Distance, largest, one_hot, squared_distances, without_autocast
 from .parallel import totals
 
-ENOUGH = 256  # rows for which a look in float32 pays
-EXACT = 256  # whole numbers that products keep, in bfloat16 too
 Start = Literal["random", "k-means++", "k-means", "neighbours", "kept"]
 
 
 class Sphere(Protocol):
-    """The arithmetic of the unit sphere, which an engine may do in a faster way."""
+    """The arithmetic of the unit sphere, which the engine can replace by faster kernels."""
 
     def unit_rows(self, x: Tensor) -> Tensor:
         """Rows of length one, differentiable."""
         ...
 
     def step(self, weight: Tensor, pull: Tensor, mass: Tensor, step: float | Tensor, length: float) -> None:
-        """Each row of `weight`, of this length, a step of step · length towards its row of `pull`, less where its mass
-        is below one, and back onto the sphere."""
+        """Move each row of `weight`, which has this length, by step · length towards its row of `pull`, and project it
+        back onto the sphere. With a mass below one the step is smaller by that factor."""
         ...
 
     def nearest(self, z: Tensor, weight: Tensor, alpha: float, factor: float, constant: float) -> tuple[Tensor, Tensor]:
-        """The largest W_j·z_i of each row, (b,), and the mean over rows of `factor · (|z_i|² - W_j·z_i / α) + constant`
-        with that j, differentiable."""
+        """The index j of the largest W_j·z_i for each row, (b,), and the mean over rows of `factor · (|z_i|² - W_j·z_i
+        / α) + constant` with that j, differentiable."""
         ...
 
     def sums(self, z: Tensor, owner: Tensor, n_clusters: int) -> tuple[Tensor, Tensor]:
-        """Of the rows of each cluster, (k, d), and their number, (k,)."""
+        """The sum of the rows of each cluster, (k, d), and their number, (k,)."""
         ...
 
 
@@ -80,7 +78,7 @@ class ClusterLayer(nn.Module):
 
     weight: nn.Parameter  # W (k, d)
     arithmetic: ClassVar[Sphere] = PlainSphere()
-    temperature: float | None = None  # of probabilities, where the layer has its own
+    temperature: float | None = None  # of probabilities, if the layer defines it
 
     def __init__(
         self,
@@ -141,7 +139,7 @@ class ClusterLayer(nn.Module):
         if len(z) < self.n_clusters:
             raise ValueError(f"{len(z)} rows are too few for n_clusters={self.n_clusters} clusters.")
         if how == "k-means":
-            # a poor start is never undone later, and thirty tries on a few rows cost next to nothing
+            # training does not repair poor initial centres, and thirty tries on few rows cost next to nothing
             self.set_centers(kmeans(z, self.n_clusters, n_init=30 if len(z) <= 10_000 else 10).centers)
         elif how == "k-means++":
             self.set_centers(kmeans_plus_plus(z, self.n_clusters))
@@ -169,7 +167,7 @@ class ClusterLayer(nn.Module):
         """W_j·z_i + b_j for normalised rows: (b, d) -> (b, k), in the precision of the rows or better."""
         dtype = torch.promote_types(z.dtype, self.weight.dtype)
         z, weight = z.to(dtype), self.weight.to(dtype)
-        with without_autocast(z.device):  # distances are differences: no room for bf16
+        with without_autocast(z.device):  # distances are differences, for which bf16 is too coarse
             if self.sphere:
                 return F.linear(z, weight) - self.alpha
             bias = -weight.square().sum(1) / (4 * self.alpha) if self.bias is None else self.bias.to(dtype)
@@ -177,11 +175,11 @@ class ClusterLayer(nn.Module):
 
     def owners(self, z: Tensor) -> Tensor:
         """The cluster of each normalised row, (b, d) -> (b,): the largest logit in float64, or -1 if it is NaN."""
-        return self.decider()(z)
+        return self.label_function()(z)
 
-    def decider(self) -> "Decider":
+    def label_function(self) -> LabelFunction:
         """`owners` for many batches: what it needs from the weights is computed once."""
-        return Decider(self)
+        return LabelFunction(self, linear=type(self).logits is ClusterLayer.logits)
 
     def distances(self, z: Tensor) -> Tensor:
         """`|z_i - Ω_j|²` by the identity above; a true distance only with tied weights."""
@@ -192,8 +190,8 @@ class ClusterLayer(nn.Module):
         return torch.sub(z.to(logits.dtype).square().sum(1, keepdim=True), logits, alpha=1 / self.alpha)
 
     def nearest(self, z: Tensor, factor: float = 1.0, constant: float = 0.0) -> tuple[Tensor, Tensor]:
-        """On the sphere, of rows already normalised: the nearest centre of each, (b,), and the mean of
-        `factor · |z_i - Ω_j|² + constant` over rows and their nearest centres."""
+        """For normalised rows on the sphere: the nearest centre of each, (b,), and the mean over rows of `factor · |z_i
+        - Ω_j|² + constant` with that centre."""
         dtype = torch.promote_types(z.dtype, self.weight.dtype)
         with without_autocast(z.device):
             return self.arithmetic.nearest(z.to(dtype), self.weight.to(dtype), self.alpha, factor, constant + factor)
@@ -241,7 +239,7 @@ class ClusterLayer(nn.Module):
 
     @torch.no_grad()
     def sums(self, z: Tensor, owner: Tensor) -> tuple[Tensor, Tensor]:
-        """What `step_` wants of rows already normalised and the clusters they are in."""
+        """The arguments of `step_`, from normalised rows and their clusters."""
         with without_autocast(z.device):
             return self.arithmetic.sums(z.to(self.weight.dtype), owner, self.n_clusters)
 
@@ -316,74 +314,6 @@ class ClusterLayer(nn.Module):
         kind += ", ball" if self.ball else ""
         name = getattr(self.assignment, "__name__", type(self.assignment).__name__)
         return f"{self.n_clusters} centres in {self.embedding_dim} dimensions, {name}, {kind}, alpha={self.alpha:g}"
-
-
-class Decider:
-    """The largest logit of rows: in float64, or on a CPU in float32 if rounding cannot change it."""
-
-    def __init__(self, clusters: ClusterLayer) -> None:
-        self.clusters, weight = clusters, clusters.weight
-        plain = type(clusters).logits is ClusterLayer.logits and weight.dtype == torch.float32
-        self.sketches, self.rows = plain and weight.device.type == "cpu", 0
-
-    @torch.no_grad()
-    def __call__(self, z: Tensor) -> Tensor:
-        if not self.sketches or z.shape[0] < ENOUGH or z.dtype != torch.float32:
-            return self._in_double(z)
-        labels, sure = self._look(z)
-        if sure is not None:
-            doubtful = (~sure).nonzero()[:, 0]
-            labels[doubtful] = self._in_double(z[doubtful])
-        return labels
-
-    def _in_double(self, z: Tensor) -> Tensor:
-        """Narrow float32 products depend, in their last bits, on a row's place in the batch."""
-        logits = self.clusters.logits(z.double())
-        labels = largest(logits)
-        if logits.device.type == "cpu" and math.isfinite(logits.sum().item()):  # then every one is
-            return labels
-        return labels.where(logits.gather(1, labels[:, None])[:, 0].isfinite(), -1)
-
-    def _look(self, z: Tensor) -> tuple[Tensor, Tensor | None]:
-        """The largest logit of each row in float32, and whether no other may be as large; None where none may."""
-        rows, d = z.shape
-        if self.rows != rows:
-            self._prepare(rows)
-        logits = torch.addmm(self.bias, self.weight, z.T, out=self.room)  # (k, b): as fast as memory from here
-        farthest = max(-z.amin().item(), z.amax().item())  # half the time of torch.aminmax
-        # Σ_d |W_jd z_id| + |b_j| at most; each of two logits is off by (d + 2) / 2 times eps of it
-        rounding = (d + 4) * torch.finfo(z.dtype).eps * (self.reach[0] * farthest + self.reach[1])
-        may_be = logits.ge_(logits.amax(0).sub_(rounding))  # 1 for each that may be the largest
-        if self.found is not None:
-            torch.mm(self.counting, may_be, out=self.found)
-            count, labels = self.found[0], self.found[1]
-        else:
-            count, labels = may_be.sum(0), may_be.mul_(self.counting[1][:, None]).amax(0)
-        return labels.long(), None if torch.equal(count, self.ones) else count == 1
-
-    def _prepare(self, rows: int) -> None:
-        clusters, self.rows = self.clusters, rows
-        self.weight, k = clusters.weight.detach(), clusters.weight.shape[0]
-        bias = torch.full((k,), -clusters.alpha) if clusters.sphere else clusters.bias
-        if bias is None:
-            bias = (-self.weight.double().square().sum(1) / (4 * clusters.alpha)).float()
-        self.bias = bias.detach()[:, None]
-        self.reach = self.weight.abs().sum(1).max().item(), self.bias.abs().max().item()
-        self.counting, self.ones = _counting(k), _ones(rows)
-        self.room = torch.empty(k, rows)  # fresh memory for every batch would cost as much as the arithmetic
-        self.found = torch.empty(2, rows) if k <= EXACT else None
-
-
-@functools.lru_cache(16)
-def _counting(k: int) -> Tensor:
-    """(2, k) ones, and the numbers from zero: times a mask (k, b), how many of it there are, and the sum of which."""
-    numbers = torch.arange(k, dtype=torch.float32, device="cpu")
-    return torch.stack([torch.ones_like(numbers), numbers])
-
-
-@functools.lru_cache(16)
-def _ones(n: int) -> Tensor:
-    return torch.ones(n, dtype=torch.float32, device="cpu")
 
 
 class DistanceLayer(ClusterLayer):

@@ -21,8 +21,8 @@ from .ops import (
 )
 from .parallel import totals
 
-DECIDED = 1e-3  # mean entropy below which an assignment is all or nothing
-SMALL = 2.0  # rows that would have to be more than so many times as large are too small for a rate that suits others
+DECIDED = 1e-3  # below this mean entropy an assignment is hard
+RESCALE_FROM = 2.0  # embeddings that must be scaled by more than this are too small for the usual learning rates
 
 Side = Literal["prediction", "target"]
 
@@ -139,7 +139,7 @@ class CrossMetricLayer(ClusterLayer):
         size, *stretch = self.factors(z, least, ("euclidean", *self.metrics))
         self.stretch.copy_(torch.stack(stretch))
         # gradients are `size` times as large as in those units, and centres so much nearer
-        self.pace.copy_(torch.where(size > SMALL, size**-2, 1))
+        self.pace.copy_(torch.where(size > RESCALE_FROM, size**-2, 1))
 
     @torch.no_grad()
     def factors(self, z: Tensor, least: float, metrics: Sequence[str] = ("euclidean",)) -> Tensor:
@@ -148,7 +148,7 @@ class CrossMetricLayer(ClusterLayer):
         z, centers = z.double() - self.origin, self.centers.double() - self.origin
         means = torch.stack([METRICS[metric](z, centers).mean() for metric in metrics])
         rounding = [1e-6 if metric in ("cosine", "correlation") else 1e-30 for metric in metrics]
-        there = means > means.new_tensor(rounding)  # else all rows and centres are one
+        there = means > means.new_tensor(rounding)  # otherwise all rows and centres are equal
         return torch.where(there, least / torch.where(there, means, 1), 1).clamp_min(1)
 
     @torch.no_grad()
@@ -178,7 +178,8 @@ class CrossMetricLayer(ClusterLayer):
         return self(z)
 
     def logits(self, z: Tensor) -> Tensor:
-        """As ordered as P is. For P₁: (mean_j' z_ij' - z_ij) / f_j^(1/r), which goes on where P₁ is zero."""
+        """In the same order as P. For P₁: (mean_j' z_ij' - z_ij) / f_j^(1/r), which also orders clusters where P₁ is
+        zero."""
         if self.answer == "target":
             return log_balance(self.closeness(z)[1], self.frequencies[1].to(z.dtype), self.powers[1])
         dtype = torch.promote_types(z.dtype, self.weight.dtype)
@@ -195,11 +196,11 @@ class CrossMetricLayer(ClusterLayer):
     # ---- the loss
 
     def losses(self, z: Tensor) -> Tensor:
-        """Of each row, by the frequencies kept: (b, d) -> (b,)."""
+        """The loss of each row, with the stored frequencies: (b, d) -> (b,)."""
         return self.discrepancy(self.assignments(z, self.frequencies))
 
     def loss(self, x: Tensor) -> Tensor:
-        """Mean over the rows, by their own frequencies."""
+        """The mean loss of the rows, with their own frequencies."""
         return self.discrepancy(self.assignments(x)).mean()
 
     def discrepancy(self, assignments: Sequence[Tensor]) -> Tensor:

@@ -10,7 +10,7 @@ For the k nearest neighbours of row i, at distances d_i1 <= ... <= d_ik, this gi
 import torch
 from torch import Tensor
 
-TIMES = 4  # as many are looked at as are wanted, since products order them up to rounding, and some may be equal
+OVERSAMPLING = 4  # times as many candidates as neighbours: matrix products order them only up to rounding
 
 
 @torch.no_grad()
@@ -21,7 +21,7 @@ def local_dimension(x: Tensor, some: Tensor, n_neighbors: int = 5) -> float:
         return torch.inf
     x = x - x.mean(0)  # far from zero, distances lose digits
     near = torch.addmm(x.square().sum(1), x[some], x.T, alpha=-2)
-    near = near.topk(min(TIMES * n_neighbors, len(x)), largest=False).indices
+    near = near.topk(min(OVERSAMPLING * n_neighbors, len(x)), largest=False).indices
     squared = (x[near] - x[some, None]).square().sum(2)
     squared = squared.where(squared > 0, torch.inf)  # the row itself, too
     nearest = squared.topk(n_neighbors, largest=False).values

@@ -18,9 +18,9 @@ from torch import Tensor, nn
 
 Operator = Callable[[Tensor], Tensor]  # Y (..., n, k) -> L Y
 
-SKEWED = 1e-2  # of YᵀY from the identity: from there on Y is not orthonormal any more, and steps leave the manifold
-CAP = 0.8  # |tP| for which a step of order 2 is sure to stay near the manifold (SSCNet, proposition 2)
-CHECK = 8  # iterations between looks at the residual, each of which waits for the device
+SKEWED = 1e-2  # largest difference of YᵀY from the identity: beyond it, steps leave the manifold
+CAP = 0.8  # up to this |tP| a step of order 2 stays near the manifold (SSCNet, proposition 2)
+CHECK = 8  # iterations between checks of the residual, each of which waits for the device
 
 
 def cayley_coefficients(order: int) -> list[float]:
@@ -104,8 +104,8 @@ def random_orthonormal(n: int, k: int, *, like: Tensor | None = None, seed: int 
 
 
 class EigenvectorLayer(nn.Module):
-    """One step towards the smallest eigenvectors: L (..., n, n) and Y (..., n, k) to the next Y. A stack of 8 to 16,
-    from a random orthonormal start, comes close.
+    """One step towards the smallest eigenvectors: from L (..., n, n) and Y (..., n, k) to the next Y. A stack of 8 to
+    16 layers, from a random orthonormal start, comes close.
 
     The learnable S = B - Bᵀ turns Y within its span. The step's length counts as a constant for gradients.
 

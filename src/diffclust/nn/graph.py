@@ -9,7 +9,7 @@ from .ops import squared_distances
 
 Graph = Literal["knn", "full"]
 
-ENOUGH = 256  # distances that a median is found from
+MEDIAN_OF = 256  # a median is taken of about this many distances
 
 
 def affinity(z: Tensor, n_neighbors: int = 5, graph: Graph = "knn") -> Tensor:
@@ -73,7 +73,7 @@ def _distances(z: Tensor, known: Tensor) -> Tensor:
 def scales(distances: Tensor) -> Tensor:
     """The median of each row's positive entries, (..., n, m) -> (..., n, 1); one if there are none. With more than
     twice 256 entries, the median of about 256 evenly spaced ones."""
-    distances = distances[..., :: max(1, distances.shape[-1] // ENOUGH)]
+    distances = distances[..., :: max(1, distances.shape[-1] // MEDIAN_OF)]
     positive = distances > 0
     ordered = distances.masked_fill(~positive, torch.inf).sort(-1).values  # `median` has no fixed order on a GPU
     middle = ordered.gather(-1, (positive.sum(-1, keepdim=True) - 1).clamp_min(0) // 2)

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 
 def ward_tree(centers: NDArray[np.floating], sizes: NDArray[np.integer]) -> NDArray[np.float64]:
-    """The cheapest join first, (k - 1, 4), as scipy's `linkage` writes a tree: the two joined, the height √(2 Δ), and
-    the rows of both. Clusters 0 to k - 1 are those given, k is the first join. An empty cluster joins at height 0."""
+    """The merges, cheapest first, (k - 1, 4), in the format of scipy's `linkage`: the two clusters, the height √(2 Δ),
+    and the rows of both. 0 to k - 1 are the given clusters, k is the first merge. An empty cluster is merged at height
+    0."""
     k = len(centers)
     c = np.concatenate([np.asarray(centers, np.float64), np.zeros((k - 1, centers.shape[1]))])
     n = np.concatenate([np.asarray(sizes, np.float64), np.zeros(k - 1)])
@@ -41,7 +42,8 @@ def ward_tree(centers: NDArray[np.floating], sizes: NDArray[np.integer]) -> NDAr
 
 
 def cut_tree(tree: NDArray[np.floating], k: int) -> NDArray[np.int64]:
-    """The cluster of each of the tree's leaves, (leaves,), where the tree has k: the one with the first leaf is 0."""
+    """The labels of the leaves, (leaves,), if the tree is cut into k clusters; numbered in order of their first
+    leaf."""
     leaves = len(tree) + 1
     if not 1 <= k <= leaves:
         raise ValueError(f"k={k} should be from 1 to {leaves}, the number of clusters.")

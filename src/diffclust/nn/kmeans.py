@@ -12,13 +12,13 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 
-from .nearest import Scores, member_sums, nearest_from, parts, sums_by_key, wide
+from .nearest import Scores, member_sums, nearest_from, parts, sums_by_key, upcast
 from .ops import squared_distances
 
 TOLERANCE = 1e-4  # scikit-learn's
-AT_ONCE = 2**24  # numbers that starts which move together may hold
-ALIKE = 1e-6  # share by which the inertia of equal results may differ
-BROUGHT = 2**27  # numbers that come from the host at a time
+SCORES_AT_ONCE = 2**24  # numbers that starts which move together may hold
+SAME_INERTIA = 1e-6  # relative difference up to which two inertias count as equal
+COPIED_AT_ONCE = 2**27  # numbers copied from the host at a time
 
 
 class KMeansResult(NamedTuple):
@@ -71,7 +71,7 @@ def lloyd(x: Tensor, centers: Tensor, *, max_iter: int = 300, tolerance: float =
 def _lloyd(x: Tensor, starts: Tensor, max_iter: int, tolerance: float) -> KMeansResult:
     """`lloyd` from several starts (s, k, d) at once: on few rows a step of all takes hardly longer than a step of one.
     The smallest inertia wins."""
-    rows = MovingRows(x, starts.shape) if starts.device.type == "cpu" else RestingRows(x, starts.device)
+    rows = CPURows(x, starts.shape) if starts.device.type == "cpu" else GPURows(x, starts.device)
     threshold = tolerance * rows.variance
     centers = starts.to(rows.origin.dtype) - rows.origin  # distances lose digits far from the origin
     moving, n_iter = list(range(len(starts))), [0] * len(starts)
@@ -106,14 +106,14 @@ def _best(inertia: list[float]) -> int:
     """The best start; of starts that end with the same inertia up to rounding, the first, so that the choice is the
     same on every machine. If values overflow, the first of all."""
     least = min(inertia)
-    return next((i for i, value in enumerate(inertia) if value <= least * (1 + ALIKE)), 0)
+    return next((i for i, value in enumerate(inertia) if value <= least * (1 + SAME_INERTIA)), 0)
 
 
-class MovingRows:
+class CPURows:
     """Centred rows on a CPU that remember their cluster: a step adds up only the rows that moved."""
 
     def __init__(self, x: Tensor, shape: Sequence[int]) -> None:
-        x = wide(x.detach())
+        x = upcast(x.detach())
         self.origin = x.mean(0)
         self.x = x - self.origin
         self.variance = torch.linalg.vector_norm(self.x).square() / self.x.numel()
@@ -163,14 +163,14 @@ class MovingRows:
         return self.x[index]
 
 
-class RestingRows:
+class GPURows:
     """Rows that stay on their device, for a GPU."""
 
     def __init__(self, x: Tensor, device: torch.device) -> None:
         self.x, self.device = x.detach(), device
         count, mean, variance = 0, torch.zeros((), device=device), torch.zeros((), device=device)
         for part in self.parts():
-            of_part, other = torch.var_mean(wide(part), 0, correction=0)
+            of_part, other = torch.var_mean(upcast(part), 0, correction=0)
             count += len(part)
             share = len(part) / count
             variance = variance + share * (of_part - variance + (1 - share) * (other - mean).square())
@@ -178,13 +178,13 @@ class RestingRows:
         self.origin, self.variance = mean, variance.mean()
 
     def parts(self) -> Iterator[Tensor]:
-        return iter([self.x]) if self.x.device == self.device else brought(self.x, self.device)
+        return iter([self.x]) if self.x.device == self.device else copied_in_parts(self.x, self.device)
 
     def sums(self, centers: Tensor, starts: list[int]) -> tuple[Tensor, Tensor]:
         s, k, d = centers.shape
         totals, numbers = centers.new_zeros(s, k, d), torch.zeros(s, k, dtype=torch.long, device=self.device)
         for part in self.parts():
-            labels, _ = nearest_from(part, centers, self.origin, told=False)
+            labels, _ = nearest_from(part, centers, self.origin, with_distances=False)
             sums, counts = member_sums(part, labels, k, self.origin)
             totals += sums
             numbers += counts
@@ -196,13 +196,13 @@ class RestingRows:
         return torch.cat(labels, 1), torch.cat(distances, 1)
 
     def take(self, index: Tensor) -> Tensor:
-        return wide(self.x[index.to(self.x.device)]).to(self.device) - self.origin
+        return upcast(self.x[index.to(self.x.device)]).to(self.device) - self.origin
 
 
-def brought(x: Tensor, device: torch.device) -> Iterator[Tensor]:
+def copied_in_parts(x: Tensor, device: torch.device) -> Iterator[Tensor]:
     """Yield rows of the host on the device, one part at a time; the next is copied during the work on the current one.
     A part is freed when the one after the next is requested."""
-    size = max(1, BROUGHT // x.shape[1])
+    size = max(1, COPIED_AT_ONCE // x.shape[1])
     ways = [(x.new_empty(min(size, len(x)), x.shape[1], device=device), torch.cuda.Event()) for _ in range(2)]
     courier = torch.cuda.Stream(device)
     courier.wait_stream(torch.cuda.current_stream(device))
@@ -236,6 +236,6 @@ def kmeans(
     if len(x) < n_clusters:
         raise ValueError(f"{len(x)} rows are too few for n_clusters={n_clusters} clusters.")
     starts = torch.stack([kmeans_plus_plus(x, n_clusters, generator) for _ in range(n_init)])
-    at_once = max(1, AT_ONCE // (len(x) * (int(n_clusters) + x.shape[1])))  # n_clusters may be of numpy
+    at_once = max(1, SCORES_AT_ONCE // (len(x) * (int(n_clusters) + x.shape[1])))  # n_clusters may be of numpy
     results = [_lloyd(x, some, max_iter, TOLERANCE) for some in starts.split(at_once)]
     return results[_best([result.inertia for result in results])]

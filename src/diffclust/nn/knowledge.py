@@ -20,46 +20,47 @@ from .cluster import ClusterLayer
 from .kmeans import draw_proportional, kmeans, lloyd
 from .ops import one_hot, squared_distances
 
-NARROWEST = 1e-3  # T at least, as a share of the mean distance
-PIECES = 5  # times the clusters, that linked rows are to join
+MIN_TEMPERATURE = 1e-3  # smallest T, as a share of the mean distance
+PIECES = 5  # k-means finds this many times as many pieces, which links then merge into clusters
 
 
 class Knowledge(NamedTuple):
-    """Of the rows of a data set, by their positions."""
+    """What is known about some rows of a data set, by their positions."""
 
-    rows: Tensor  # (m,) whose cluster is known
-    codes: Tensor  # (m,) which it is
-    pairs: Tensor  # (p, 2) rows that are together, or apart
-    together: Tensor  # (p,) bool
+    rows: Tensor  # (m,) rows of known cluster
+    labels: Tensor  # (m,) these clusters
+    pairs: Tensor  # (p, 2) linked rows
+    same_cluster: Tensor  # (p,) bool: must-link or cannot-link
 
     def to(self, device: torch.device) -> "Knowledge":
         return Knowledge(*(part.to(device) for part in self))
 
     def digest(self) -> str:
-        """Of all of it."""
+        """A hash of all of it."""
         parts = (repr(part.tolist()).encode() for part in self)
         return hashlib.sha256(b"/".join(parts)).hexdigest()
 
-    def kept(self, labels: Tensor) -> float:
-        """The share of all this that holds of labels (n,)."""
+    def share_satisfied(self, labels: Tensor) -> float:
+        """The share of these facts that the labels (n,) satisfy."""
         alike = labels[self.pairs[:, 0]] == labels[self.pairs[:, 1]]
-        holds = torch.cat([labels[self.rows] == self.codes, alike == self.together])
+        holds = torch.cat([labels[self.rows] == self.labels, alike == self.same_cluster])
         return holds.double().mean().item()
 
 
-def knowledge_loss(clusters: ClusterLayer, z: Tensor, codes: Tensor, together: Tensor) -> Tensor:
-    """Of embedded rows z (m + 2 p, d): the m whose clusters are `codes`, then the first of p pairs, then the second."""
+def knowledge_loss(clusters: ClusterLayer, z: Tensor, labels: Tensor, same_cluster: Tensor) -> Tensor:
+    """The loss of embedded rows z (m + 2 p, d): m rows with known `labels`, then the first rows of p pairs, then the
+    second."""
     logits = clusters.logits(z)
     temperature: float | Tensor | None = clusters.temperature
     if temperature is None:
         distances = clusters.read_distances(z, logits).detach()
         width = 2 / (clusters.embedding_dim - clusters.sphere or 1) * distances.amin(1).mean()
-        temperature = torch.maximum(width, NARROWEST * distances.abs().mean())
+        temperature = torch.maximum(width, MIN_TEMPERATURE * distances.abs().mean())
     log_p = torch.log_softmax(logits / (clusters.alpha * temperature), dim=1)
-    m, p = len(codes), len(together)
-    of_rows = -log_p[:m].gather(1, codes[:, None])[:, 0]
+    m, p = len(labels), len(same_cluster)
+    of_rows = -log_p[:m].gather(1, labels[:, None])[:, 0]
     alike = torch.logsumexp(log_p[m : m + p] + log_p[m + p :], dim=1).clamp_max(-1e-6)
-    of_pairs = -torch.where(together, alike, torch.log(-torch.expm1(alike)))
+    of_pairs = -torch.where(same_cluster, alike, torch.log(-torch.expm1(alike)))
     return torch.cat([of_rows, of_pairs]).mean()
 
 
@@ -67,18 +68,18 @@ def clusters_of(known: Knowledge, n_clusters: int, z: Tensor, rows: Tensor, pair
     """Centres (k, d) and labels (n,) of the rows z (n, d), by the classes that are known, else by links. `rows` (m, d)
     and `pairs` (p, 2, d) are those of z that something is known of."""
     if len(known.rows):
-        return clusters_of_known(z, n_clusters, rows, known.codes)
-    return clusters_of_links(z, n_clusters, (pairs[:, 0], pairs[:, 1]), known.together)
+        return clusters_of_known(z, n_clusters, rows, known.labels)
+    return clusters_of_links(z, n_clusters, (pairs[:, 0], pairs[:, 1]), known.same_cluster)
 
 
 @torch.no_grad()
-def clusters_of_known(z: Tensor, n_clusters: int, known: Tensor, codes: Tensor) -> tuple[Tensor, Tensor]:
-    """Centres (k, d) and labels (n,) of the rows z (n, d), where rows `known` (m, d) are of clusters `codes`, 0 to c.
+def clusters_of_known(z: Tensor, n_clusters: int, known: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """Centres (k, d) and labels (n,) of the rows z (n, d), where rows `known` (m, d) are of clusters `labels`, 0 to c.
 
     k-means (Lloyd) begins at the means of these, and for clusters that nothing is known of at rows drawn as k-means++
     draws (Basu et al.: "Semi-supervised clustering by seeding", ICML 2002). Cluster j stays cluster j.
     """
-    member = one_hot(codes, int(codes.max()) + 1).to(z.dtype)
+    member = one_hot(labels, int(labels.max()) + 1).to(z.dtype)
     centers = member.T @ known / member.sum(0)[:, None]
     nearest = squared_distances(z, centers).amin(1)
     for _ in range(n_clusters - len(centers)):
@@ -91,7 +92,7 @@ def clusters_of_known(z: Tensor, n_clusters: int, known: Tensor, codes: Tensor) 
 
 @torch.no_grad()
 def clusters_of_links(
-    z: Tensor, n_clusters: int, pairs: tuple[Tensor, Tensor], together: Tensor
+    z: Tensor, n_clusters: int, pairs: tuple[Tensor, Tensor], same_cluster: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Centres (k, d) and labels (n,) of the rows z (n, d), where `pairs`, (p, d) twice, are together or apart.
 
@@ -103,15 +104,15 @@ def clusters_of_links(
     found = kmeans(z, min(len(z), PIECES * n_clusters), n_init=10)
     ends = [squared_distances(part, found.centers).argmin(1) for part in pairs]
     links = found.centers.new_zeros(2, len(found.centers), len(found.centers)).double()
-    ones = torch.ones(len(together), dtype=torch.double, device=z.device)
-    links.index_put_((together.long(), ends[0], ends[1]), ones, accumulate=True)
+    ones = torch.ones(len(same_cluster), dtype=torch.double, device=z.device)
+    links.index_put_((same_cluster.long(), ends[0], ends[1]), ones, accumulate=True)
     apart, linked = links + links.transpose(1, 2)
     size = torch.bincount(found.labels, minlength=len(found.centers)).double().clamp_min(1)
     center, alive = found.centers.double(), torch.ones(len(size), dtype=torch.bool, device=z.device)
     piece_of = torch.arange(len(size), device=z.device)  # which of those that are left each piece has become part of
     for _ in range(len(size) - n_clusters):
         weight = size[:, None] * size / (size[:, None] + size)
-        chance = len(together) * size[:, None] * size / (len(z) ** 2 / 2)
+        chance = len(same_cluster) * size[:, None] * size / (len(z) ** 2 / 2)
         cost = weight * squared_distances(center, center) * (chance + apart) / (chance + linked)
         cost = cost.masked_fill(~(alive[:, None] & alive), torch.inf).fill_diagonal_(torch.inf)
         i, j = divmod(int(cost.argmin()), len(size))

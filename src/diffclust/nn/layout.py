@@ -16,16 +16,16 @@ from .kmeans import kmeans
 from .neighbours import NeighbourGraph, neighbour_loss
 from .ops import one_hot
 
-STEPS = 300  # at most; few rows need no more steps than they are
-RATE = 0.5  # the first step's, in units in which neighbours are about one apart; it falls to nothing
-DRAWN, FAR = 3, 6  # neighbours and others that a row meets in a step
-AMONG = 5  # rows that one which was not laid out is put among
-BLOCK = 2**24  # distances held at a time
+STEPS = 300  # largest number of steps; n rows get at most n
+FIRST_LR = 0.5  # learning rate of the first step, in units of about the distance of neighbours; it falls to zero
+NEAR_PER_ROW, FAR_PER_ROW = 3, 6  # neighbours and random other rows per row and step
+PLACED_AMONG = 5  # a row outside of the layout is placed at the weighted mean of this many of its rows
+DISTANCES_AT_ONCE = 2**24  # distances held at a time
 
 Find = Callable[[Tensor], tuple[Tensor, Tensor]]  # rows (n, d) to centres (k, d) and labels (n,)
 
 
-def laid_out(z: Tensor, graph: NeighbourGraph | None = None) -> Tensor:
+def compute_layout(z: Tensor, graph: NeighbourGraph | None = None) -> Tensor:
     """Positions u (n, d) of the rows z (n, d), starting from the standardised rows. `graph` is the neighbour graph of
     z, if known."""
     n = len(z)
@@ -33,19 +33,19 @@ def laid_out(z: Tensor, graph: NeighbourGraph | None = None) -> Tensor:
     graph = graph or NeighbourGraph.of(z, metric="euclidean")
     with torch.enable_grad():
         places = ((z - z.mean(0)) / z.std().clamp_min(torch.finfo(z.dtype).tiny)).detach().requires_grad_()
-        optimizer = torch.optim.Adam([places], RATE)
+        optimizer = torch.optim.Adam([places], FIRST_LR)
         everyone = torch.arange(n, device=z.device)
         for step in range(steps):
-            optimizer.param_groups[0]["lr"] = RATE * (1 - step / steps)
-            near = places[graph.draw(everyone, torch.rand(n, DRAWN, device=z.device))]
-            far = torch.stack([places.roll(shift, 0) for shift in torch.randint(1, n, (FAR,)).tolist()], 1)
+            optimizer.param_groups[0]["lr"] = FIRST_LR * (1 - step / steps)
+            near = places[graph.draw(everyone, torch.rand(n, NEAR_PER_ROW, device=z.device))]
+            far = torch.stack([places.roll(shift, 0) for shift in torch.randint(1, n, (FAR_PER_ROW,)).tolist()], 1)
             (places.grad,) = torch.autograd.grad(neighbour_loss(places, near, far), places)
             optimizer.step()
     return places.detach()
 
 
 @torch.no_grad()
-def place_laid_out(clusters: ClusterLayer, z: Tensor, find: Find | None = None) -> Tensor | None:
+def place_by_layout(clusters: ClusterLayer, z: Tensor, find: Find | None = None) -> Tensor | None:
     """The means in z of the clusters that k-means, or `find`, finds in the layout of the rows z (n, d), and the cluster
     of each row (n,). If these clusters do not separate fewer neighbours than k-means on z itself (few rows in simple
     clusters, which a layout may tear apart), the centres of the latter are returned, without labels."""
@@ -58,7 +58,7 @@ def place_laid_out(clusters: ClusterLayer, z: Tensor, find: Find | None = None) 
         return found.centers, found.labels
 
     find = find or by_kmeans
-    _, labels = find(laid_out(z, graph))
+    _, labels = find(compute_layout(z, graph))
     with torch.random.fork_rng([z.device] if z.is_cuda else []):
         torch.manual_seed(0)
         centers, plain = find(z)
@@ -71,13 +71,13 @@ def place_laid_out(clusters: ClusterLayer, z: Tensor, find: Find | None = None) 
 
 
 @torch.no_grad()
-def laid_out_by(z: Tensor, some: Tensor) -> Tensor:
+def extend_layout(z: Tensor, some: Tensor) -> Tensor:
     """Positions of all rows z (n, d) from a layout of the rows at the positions `some`: every other row is placed at
-    the weighted mean of its `AMONG` nearest of these."""
-    known, places = z[some], laid_out(z[some])
-    near = min(AMONG, len(known))
+    the weighted mean of its `PLACED_AMONG` nearest of these."""
+    known, places = z[some], compute_layout(z[some])
+    near = min(PLACED_AMONG, len(known))
     result = []
-    for part in z.split(BLOCK // len(known) + 1):
+    for part in z.split(DISTANCES_AT_ONCE // len(known) + 1):
         distance, index = torch.cdist(part, known).topk(near, largest=False)
         weight = 1 / distance.clamp_min(1e-6)
         result.append((weight[..., None] * places[index]).sum(1) / weight.sum(1, keepdim=True))

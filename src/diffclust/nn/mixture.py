@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from .cluster import ClusterLayer, Start
 from .ops import hard, softmax, squared_distances
 
-FLOOR = 1e-3  # of the rows' mean variance: no component is narrower
+MIN_VARIANCE = 1e-3  # smallest variance of a component, as a share of the rows' mean variance
 
 
 class GaussianMixture(ClusterLayer):
@@ -54,7 +54,7 @@ class GaussianMixture(ClusterLayer):
     def fit_(self, z: Tensor, *, max_iter: int = 100, tolerance: float = 1e-4) -> None:
         """Expectation-maximisation from the means as they are; the first members are the nearest rows."""
         z = z.double()
-        floor = FLOOR * z.var(0, correction=0).mean().clamp_min(1e-12)
+        floor = MIN_VARIANCE * z.var(0, correction=0).mean().clamp_min(1e-12)
         member, last = hard(-self.distances(z)), -math.inf
         for _ in range(max_iter):
             mass = member.sum(0)[:, None].clamp_min(1e-8)  # (k, 1)

@@ -14,11 +14,11 @@ from torch import Tensor
 
 from .ops import largest
 
-AT_ONCE = 2**19  # scores that a processor goes over at a time: they should stay in its cache
-# Centres: up to SOME, a row's are compared one after the other for many rows at once. Above FEW, a product then says
-# which one is marked as the largest: it keeps whole numbers up to SOME, in bfloat16 too.
-FEW, SOME = 64, 256
-PART = 1024  # rows that one program on a GPU adds up
+SCORES_AT_ONCE = 2**19  # scores computed at a time, so that they stay in the cache
+# Up to MANY_CENTERS, centres are compared one after the other, for many rows at once. Above FEW_CENTERS, a product then
+# says which one is marked as the largest: it is exact for whole numbers up to MANY_CENTERS, in bfloat16 too.
+FEW_CENTERS, MANY_CENTERS = 64, 256
+PART = 1024  # rows that one GPU program adds up
 # Rows and centres of a tile, stages, warps, and whether the best of each column is kept until the end: of some ten the
 # fastest on an H200, for 128 columns.
 SPLIT_CONFIG, HALF_CONFIG = (128, 128, 2, 8, False), (128, 64, 2, 8, True)
@@ -47,13 +47,15 @@ def nearest(x: Tensor, centers: Tensor) -> tuple[Tensor, Tensor]:
     return (labels, distances) if centers.ndim == 3 else (labels[0], distances[0])
 
 
-def nearest_from(x: Tensor, centers: Tensor, origin: Tensor | None, told: bool = True) -> tuple[Tensor, Tensor]:
+def nearest_from(
+    x: Tensor, centers: Tensor, origin: Tensor | None, with_distances: bool = True
+) -> tuple[Tensor, Tensor]:
     """`nearest` of rows less `origin` (d,) to sets of centres from there: far from it, distances would lose digits.
-    Without `told` the distances may be anything."""
+    Without `with_distances` the distances may be anything."""
     if not fused(x):
         return _plain_nearest(x, centers, origin)
     with torch.cuda.device_of(x):  # Triton takes the current device
-        return _fused_nearest(x, centers, origin, told)
+        return _fused_nearest(x, centers, origin, with_distances)
 
 
 def member_sums(x: Tensor, labels: Tensor, n_clusters: int, origin: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -71,18 +73,18 @@ def member_sums(x: Tensor, labels: Tensor, n_clusters: int, origin: Tensor | Non
             sets = sets + n_clusters * torch.arange(s, device=x.device)[:, None]
         keys = sets.reshape(-1)
         if origin is not None or x.dtype in HALVES:
-            x = wide(x) - (0 if origin is None else origin)
+            x = upcast(x) - (0 if origin is None else origin)
         sums, counts = sums_by_key(x, keys, rows, s * n_clusters)
         sums, counts = sums.view(s, n_clusters, -1), counts.view(s, n_clusters)
     return (sums, counts) if labels.ndim == 2 else (sums[0], counts[0])
 
 
-def wide(x: Tensor) -> Tensor:
+def upcast(x: Tensor) -> Tensor:
     return x.float() if x.dtype in HALVES else x
 
 
 def sums_by_key(x: Tensor, keys: Tensor, rows: Tensor | None, n_keys: int) -> tuple[Tensor, Tensor]:
-    """The sum of x[rows], or of x, of each key, and how many there are."""
+    """The sum of x[rows] (or of x) for each key, and their number."""
     counts = torch.bincount(keys, minlength=n_keys)
     if x.is_cuda:
         order = keys.argsort(stable=True)
@@ -98,16 +100,16 @@ def sums_by_key(x: Tensor, keys: Tensor, rows: Tensor | None, n_keys: int) -> tu
 
 
 def parts(n: int, scores: int, d: int) -> list[slice]:
-    """n rows of d numbers, which get `scores` each, as they go through the cache."""
-    size = max(64, AT_ONCE // (scores + d // 4))  # rows are read once or twice, scores again and again
+    """Split n rows of d numbers, with `scores` each, into parts that fit into the cache."""
+    size = max(64, SCORES_AT_ONCE // (scores + d // 4))  # rows are read once or twice, scores again and again
     return [slice(start, min(start + size, n)) for start in range(0, n, size)]
 
 
 class Scores:
-    """Some centres (s, k, d), to which rows are compared a part at a time: x·c_j - |c_j|²/2 is largest for the nearest.
+    """Scores of rows against centres (s, k, d): x·c_j - |c_j|²/2 is largest for the nearest centre.
 
-    What is computed for a part takes the place of what was for the one before: fresh memory would cost as much as the
-    arithmetic. Of few centres the largest is found between lines of memory, of many within one.
+    Scores of a part overwrite those of the part before, because allocating memory would take as long as the arithmetic.
+    With few centres the memory layout is centres by rows, with many it is rows by centres.
     """
 
     def __init__(self, shape: Sequence[int], dtype: torch.dtype, device: torch.device, rows: int) -> None:
@@ -121,16 +123,16 @@ class Scores:
         self.centers = centers
         self.offsets = -centers.square().sum(2) / 2
 
-    def best(self, x: Tensor, told: bool = False) -> tuple[Tensor, Tensor]:
-        """Which centre is nearest to each of the rows (m, d) or (s, m, d), and with `told` its score: (s, m) each."""
+    def best(self, x: Tensor, with_scores: bool = False) -> tuple[Tensor, Tensor]:
+        """The nearest centre of each row (m, d) or (s, m, d), and with `with_scores` its score: (s, m) each."""
         s, k, d = self.centers.shape
         m = x.shape[-2]
-        if k > SOME and x.ndim == 2:
+        if k > MANY_CENTERS and x.ndim == 2:
             score = self.room[: s * k * m].view(m, s * k)
             torch.addmm(self.offsets.view(s * k), x, self.centers.view(s * k, d).T, out=score)
             score = score.view(m, s, k)
             labels = largest(score.view(m * s, k)).view(m, s)
-            return labels.T, score.gather(2, labels[:, :, None])[:, :, 0].T if told else score
+            return labels.T, score.gather(2, labels[:, :, None])[:, :, 0].T if with_scores else score
         score = self.room[: s * k * m].view(s, k, m)
         if x.ndim == 2:
             torch.addmm(self.offsets.view(s * k, 1), self.centers.view(s * k, d), x.T, out=score.view(s * k, m))
@@ -138,7 +140,7 @@ class Scores:
             torch.baddbmm(self.offsets[:, :, None], self.centers, x.mT, out=score)
         best = score.amax(1)
         marked = score.eq_(best[:, None])
-        if FEW < k <= SOME:
+        if FEW_CENTERS < k <= MANY_CENTERS:
             counts, places = torch.matmul(self.counting, marked).unbind(1)  # how many are marked, and where, added up
             if torch.equal(counts, self.one.expand_as(counts)):
                 return places, best
@@ -148,7 +150,7 @@ class Scores:
 def _plain_nearest(x: Tensor, centers: Tensor, origin: Tensor | None) -> tuple[Tensor, Tensor]:
     s, k, d = centers.shape
     n = x.shape[-2]
-    centers = centers.to(torch.promote_types(wide(x[..., :0, :]).dtype, wide(centers[:0]).dtype))
+    centers = centers.to(torch.promote_types(upcast(x[..., :0, :]).dtype, upcast(centers[:0]).dtype))
     labels = torch.empty(s, n, dtype=torch.long, device=x.device)
     distances = torch.empty(s, n, dtype=centers.dtype, device=x.device)
     every = parts(n, s * k, s * d if x.ndim == 3 else d)
@@ -157,7 +159,7 @@ def _plain_nearest(x: Tensor, centers: Tensor, origin: Tensor | None) -> tuple[T
     for part in every:
         z = x[..., part, :].to(centers.dtype)
         z = z if origin is None else z - origin
-        found, best = scores.best(z, told=True)
+        found, best = scores.best(z, with_scores=True)
         labels[:, part] = found
         distances[:, part] = (z.square().sum(-1) - 2 * best).clamp_min_(0)
     return labels, distances
@@ -170,7 +172,7 @@ def _next_power(n: int) -> int:
     return 1 << max(0, n - 1).bit_length()
 
 
-def _fused_nearest(x: Tensor, centers: Tensor, origin: Tensor | None, told: bool) -> tuple[Tensor, Tensor]:
+def _fused_nearest(x: Tensor, centers: Tensor, origin: Tensor | None, with_distances: bool) -> tuple[Tensor, Tensor]:
     from . import nearest_kernels as kernels
 
     problems, k, d = centers.shape
@@ -187,12 +189,12 @@ def _fused_nearest(x: Tensor, centers: Tensor, origin: Tensor | None, told: bool
     kernels.halve[(padded, problems)](centers, largest, high, low, offsets, k, d, columns, DEEP=_next_power(columns))
     origin = largest if origin is None else origin.contiguous()
     labels = torch.empty(problems, n, dtype=torch.long, device=x.device)
-    distances = torch.empty(problems, n if told else 0, device=x.device)
+    distances = torch.empty(problems, n if with_distances else 0, device=x.device)
     kernels.nearest[(-(-n // rows), problems)](
         x, high, low, offsets, origin, largest, labels, distances, n, d, x.stride(-2),
         x.stride(0) if x.ndim == 3 else 0, padded, DEEP=deep, WHOLE=columns == deep, SPLIT=split,
-        SHIFTED=origin is not largest, TOLD=told, WIDE=to_the_end, ROWS=rows, CENTERS=tile, STAGES=stages,
-        num_warps=warps,
+        SHIFTED=origin is not largest, DISTANCES=with_distances, WIDE=to_the_end, ROWS=rows, CENTERS=tile,
+        STAGES=stages, num_warps=warps,
     )  # fmt: skip
     return labels, distances
 

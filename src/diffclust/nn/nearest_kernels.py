@@ -45,10 +45,10 @@ def rows_of(x, origin, r, i, n, d, row_stride, SHIFTED: tl.constexpr):
 @triton.jit
 def nearest(
     x, high, low, offsets, origin, largest, labels, distances, n, d, row_stride, problem_stride, k,
-    DEEP: tl.constexpr, WHOLE: tl.constexpr, SPLIT: tl.constexpr, SHIFTED: tl.constexpr, TOLD: tl.constexpr,
+    DEEP: tl.constexpr, WHOLE: tl.constexpr, SPLIT: tl.constexpr, SHIFTED: tl.constexpr, DISTANCES: tl.constexpr,
     WIDE: tl.constexpr, ROWS: tl.constexpr, CENTERS: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
-    """Row by row the place of its nearest centre, and with TOLD the squared distance to it.
+    """Row by row the place of its nearest centre, and with DISTANCES the squared distance to it.
 
     `high`, `low` and `offsets` are what `halve` gives. SPLIT: rows become two halves; else they are halves already.
     WHOLE: all columns fit into one tile. WIDE: the best of every column of tiles is kept, and the best of all found at
@@ -64,7 +64,7 @@ def nearest(
     most = tl.load(largest + problem)
     squares = tl.zeros((ROWS,), tl.float32)
     peak = tl.zeros((ROWS,), tl.float32) + 1e-6 * most
-    if SPLIT or TOLD:
+    if SPLIT or DISTANCES:
         for start in range(0, d, DEEP):
             v = rows_of(x, origin, r, start + i, n, d, row_stride, SHIFTED)
             peak = tl.maximum(peak, tl.max(tl.abs(v), 1))
@@ -123,7 +123,7 @@ def nearest(
         place = tl.min(tl.where(best == top[:, None], place + j[None, :], k - 1), 1)
         best = top
     tl.store(labels + problem * n + r, place, mask=r < n)
-    if TOLD:
+    if DISTANCES:
         tl.store(distances + problem * n + r, tl.maximum(squares - best * most / (16384.0 * scale), 0.0), mask=r < n)
 
 

@@ -25,18 +25,18 @@ from .kmeans import kmeans_plus_plus, lloyd
 Metric = Literal["euclidean", "cosine"]
 
 A, B = 1.9328, 0.7905  # of q, for UMAP's min_dist = 0: neighbours may lie on one another
-EXACT_UP_TO = {"cpu": 1e11, "cuda": 2e14}  # products n² d, some seconds' work; beyond, only near cells are searched
-PROBED = 16  # cells a row's neighbours are looked for in, of about √n
-BLOCK = {"cpu": 2**22, "cuda": 2**28}  # distances held at a time
-GROUP = 32  # entries whose minimum is looked at first
-PRODUCTS = 2e9  # of values that are not zero, and of rows: some seconds' work
-NEAR = 1e-4  # added to squared distances, whose logarithm is taken
+EXACT_UP_TO = {"cpu": 1e11, "cuda": 2e14}  # n² d up to which all pairs are compared, in some seconds
+PROBED_CELLS = 16  # nearest cells in which neighbours are searched, of about √n
+DISTANCES_AT_ONCE = {"cpu": 2**22, "cuda": 2**28}  # distances held at a time
+GROUP = 32  # entries of a group, whose minimum is computed first
+MAX_PRODUCTS = 2e9  # products of nonzero values, or pairs of rows, up to which a search takes some seconds
+DISTANCE_FLOOR = 1e-4  # added to squared distances before taking logarithms
 NEIGHBOURS = 15  # UMAP's default
 REPELLED = 5.0  # rows drawn at random for each neighbour: UMAP's default
 
 
 class Nearest(NamedTuple):
-    """Of each row its nearest others, nearest first."""
+    """The nearest other rows of each row, nearest first."""
 
     places: Tensor  # (n, k)
     distance: Tensor  # (n, k)
@@ -51,7 +51,7 @@ def nearest_neighbours(
     Args:
         metric: "cosine" is 1 - cos, in which a row of zeros is at distance one from everything.
         exact: compare every pair of rows; otherwise rows are sorted into about √n cells by k-means, and neighbours
-            looked for in the `PROBED` nearest cells. None: exact where that takes some seconds.
+            looked for in the `PROBED_CELLS` nearest cells. None: exact where that takes some seconds.
     """
     n = len(x)
     if not 1 <= n_neighbors < n:
@@ -75,13 +75,13 @@ def neighbours_by_words(rows: sp.csr_matrix, n_neighbors: int = NEIGHBOURS) -> N
     n = rows.shape[0]
     k = min(n_neighbors, n - 1)
     common = np.bincount(rows.indices, minlength=rows.shape[1]).astype(np.float64)  # rows that have a value
-    if common @ common > PRODUCTS or n * n > PRODUCTS:
+    if common @ common > MAX_PRODUCTS or n * n > MAX_PRODUCTS:
         return None
     lengths = np.sqrt(np.asarray(rows.multiply(rows).sum(1)).ravel())
     unit = sp.csr_matrix(sp.diags(1 / np.where(lengths > 0, lengths, 1.0)) @ rows, dtype=np.float32)
     columns = sp.csr_matrix(unit.T)
     places, distances = [], []
-    block = max(1, BLOCK["cpu"] // n)
+    block = max(1, DISTANCES_AT_ONCE["cpu"] // n)
     for start in range(0, n, block):
         part = 1 - torch.from_numpy((unit[start : start + block] @ columns).toarray())
         own = torch.arange(start, start + len(part))
@@ -92,8 +92,8 @@ def neighbours_by_words(rows: sp.csr_matrix, n_neighbors: int = NEIGHBOURS) -> N
 
 
 def _block(x: Tensor, n_others: int) -> int:
-    """How many rows are compared with so many others at a time."""
-    return max(1, BLOCK.get(x.device.type, BLOCK["cpu"]) // n_others)
+    """The number of rows that are compared with this many others at a time."""
+    return max(1, DISTANCES_AT_ONCE.get(x.device.type, DISTANCES_AT_ONCE["cpu"]) // n_others)
 
 
 def _compare_all(x: Tensor, squares: Tensor, k: int) -> tuple[Tensor, Tensor]:
@@ -120,7 +120,7 @@ def _compare_cells(x: Tensor, squares: Tensor, k: int) -> tuple[Tensor, Tensor]:
     for j, rows in enumerate(members):
         if len(rows) == 0:
             continue
-        probed = PROBED
+        probed = PROBED_CELLS
         while (candidates := torch.cat([members[c] for c in closest[j][:probed]])).numel() <= k:
             probed *= 2
         place[candidates] = torch.arange(len(candidates), device=x.device)
@@ -223,10 +223,10 @@ def neighbour_loss(z: Tensor, near: Tensor, far: Tensor) -> Tensor:
 
 def attraction(squared: Tensor) -> Tensor:
     """-log q = log(1 + a d^2b), from squared distances in the embedding."""
-    return torch.log1p(A * (squared + NEAR).pow(B))
+    return torch.log1p(A * (squared + DISTANCE_FLOOR).pow(B))
 
 
 def repulsion(squared: Tensor) -> Tensor:
     """-log(1 - q) = log(1 + a d^2b) - log(a d^2b)."""
-    odds = A * (squared + NEAR).pow(B)
+    odds = A * (squared + DISTANCE_FLOOR).pow(B)
     return torch.log1p(odds) - torch.log(odds)

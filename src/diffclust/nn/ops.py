@@ -11,12 +11,12 @@ Assignment = Callable[[Tensor], Tensor]  # logits (b, k) -> assignments (b, k), 
 Distance = Callable[[Tensor, Tensor], Tensor]  # rows (b, d), centres (k, d) -> (b, k)
 Divergence = Callable[[Tensor, Tensor], Tensor]  # two assignments (b, k) -> (b,)
 
-CLIP = 1e-7  # shares below it count as this much: Keras' bound
+CLIP = 1e-7  # lower bound of probabilities in logarithms, as in Keras
 
 
 def without_autocast(device: torch.device) -> contextlib.AbstractContextManager[Any]:
-    """Inside, products are as precise as their factors. Where they are in any case, nothing is switched: that would
-    take longer than a product of a few rows."""
+    """A context without autocast. If there is none, nothing is switched, which would take longer than a product of a
+    few rows."""
     on = torch.is_autocast_enabled(device.type)
     return torch.autocast(device.type, enabled=False) if on else contextlib.nullcontext()
 

@@ -1,7 +1,7 @@
-"""Rows of one batch on several processes: sums and batch-norm statistics over all of them, forward and backward.
+"""Sums and batch-norm statistics over a batch that several processes share, differentiable.
 
-Where nothing is shared, which is the usual case, a sum over all processes is the sum one has. What each process
-minimises must be its part of the common objective, so that the gradients of all of them add up to the whole one.
+If nothing is shared, which is the usual case, these are the plain ones. Each process must minimise its part of the
+common objective, so that the gradients of all processes add up to that of the whole.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ _shared = False
 
 @contextlib.contextmanager
 def shared() -> Iterator[None]:
-    """Inside, batches are shared by the processes of torch's default group; every one of them must be here."""
+    """A context in which batches are shared by the processes of torch's default group; all of them must enter it."""
     global _shared
     before, _shared = _shared, True
     try:
@@ -81,7 +81,7 @@ class _Gather(torch.autograd.Function):
 
 
 def gathered(x: Tensor) -> Tensor:
-    """The rows of all processes, (b, ...) -> (B, ...); gradients find their way back."""
+    """The rows of all processes, (b, ...) -> (B, ...), differentiable."""
     return _Gather.apply(x) if _shared else x
 
 
@@ -134,7 +134,7 @@ def _all_but_channels(x: Tensor) -> list[int]:
 
 
 def _across(x: Tensor) -> list[int]:
-    """The shape in which one number a channel meets x."""
+    """The shape in which one number per channel broadcasts against x."""
     return [1, -1, *[1] * (x.ndim - 2)]
 
 
@@ -167,6 +167,6 @@ class _SharedNorms(TorchFunctionMode):
 
 
 def shared_norms() -> contextlib.AbstractContextManager[Any]:
-    """Inside, every batch norm, a user's own too, goes by the statistics of the whole batch where that is shared.
-    torch's `SyncBatchNorm` would do on a GPU alone."""
+    """A context in which every batch norm, also in a user's module, uses the statistics of the whole batch if it is
+    shared. torch's `SyncBatchNorm` works only on GPUs."""
     return _SharedNorms() if _shared else contextlib.nullcontext()

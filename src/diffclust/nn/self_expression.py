@@ -16,8 +16,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-FRESH = 48  # candidates that join in a round
-ROUNDS = 20  # two to five are usual
+FRESH = 48  # candidates that are added per round
+ROUNDS = 20  # largest number of rounds; two to five are usual
 SWEEPS = 100
 MEMORY = 2**26  # values a block may hold: of its correlations, its candidates, their products
 

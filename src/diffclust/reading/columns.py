@@ -31,18 +31,18 @@ Kind = Literal["number", "category", "date", "text", "skip"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 TEXT_COLUMNS = ("text", "texts", "body", "content", "document")  # whatever is in them, if it is words
-MANY = 30  # categories a column keeps, the commonest: the rest are one, "other"
-RUN = 20  # whole numbers, all different and without a gap, from which on they number the rows
-FEW = 10  # different words that are categories in any case
-LONG = 4  # words in a cell, on average, from which on a column is text
-LONG_WITHOUT_SPACES = 8  # the same in characters, for languages that put no spaces between words
+MAX_CATEGORIES = 30  # categories a column keeps, the commonest: the rest are one, "other"
+COUNT_FROM = 20  # whole numbers, all different and without a gap, from which on they number the rows
+FEW_WORDS = 10  # different words that are categories in any case
+TEXT_WORDS = 4  # words in a cell, on average, from which on a column is text
+TEXT_CHARACTERS = 8  # the same in characters, for languages that put no spaces between words
 IDENTIFIER = re.compile(r"(^|.*[_\s.-])(id|idx|index|key|uuid|guid|unnamed: \d+)$|^$", re.IGNORECASE)
 CAMEL_IDENTIFIER = re.compile(r".*[a-z](ID|Id)$")
 YEAR, WEEK = 365.2425, 7.0  # days
 # Parts of a date that come round: their length in days, and how long a column must reach for them to be told.
-ROUNDS = {"time of year": (YEAR, YEAR), "day of week": (WEEK, 2 * WEEK), "time of day": (1.0, 0.0)}
+CYCLES = {"time of year": (YEAR, YEAR), "day of week": (WEEK, 2 * WEEK), "time of day": (1.0, 0.0)}
 MOSTLY = 0.9  # the share of cells that have to be numbers, or dates, for the column to be some
-HALF = 0.5  # the same where the user says that they are
+MOSTLY_IF_SAID = 0.5  # the same where the user says that they are
 CODE = re.compile(r"[^\W\d_]+[ _-]?\d.*")  # "V27", whose neighbour "250" is no quantity either
 OTHER = "other"
 WHY = {  # in words
@@ -60,7 +60,7 @@ READ_AS = {  # numbers that could be read in two ways
 A_DAY = datetime(2024, 12, 31, 10, 30)  # which shows how dates are written
 
 
-class Present:
+class NonBlankCells:
     """The cells of a column that are not blank, and how they are written.
 
     Args:
@@ -129,7 +129,7 @@ class Column:
     # ---- looking
 
     @classmethod
-    def look(cls, name: str, cells: np.ndarray, wish: Kind | None = None, decimal: str | None = None) -> Self:
+    def infer(cls, name: str, cells: np.ndarray, wish: Kind | None = None, decimal: str | None = None) -> Self:
         """The reading of a column; `wish` is the kind that the user says it has, `decimal` the decimal sign of the file
         it is from."""
         blank = is_blank(cells)
@@ -143,58 +143,58 @@ class Column:
         seen = replace(seen, distinct=distinct)
         if wish is None and distinct == 1:
             return replace(seen, why="constant")
-        present = Present(there, HALF if wish else MOSTLY, decimal)
-        return getattr(seen, f"_as_{wish or seen._guess(present)}")(present)
+        present = NonBlankCells(there, MOSTLY_IF_SAID if wish else MOSTLY, decimal)
+        return getattr(seen, f"_as_{wish or seen._infer_kind(present)}")(present)
 
     @classmethod
     def of_labels(cls, name: str) -> Self:
         return cls(name, "skip", why="labels, by its name")
 
-    def _guess(self, there: Present) -> str:
+    def _infer_kind(self, there: NonBlankCells) -> str:
         if there.cells.dtype.kind == "M":
             return "date"
         if is_code(there.cells):
             return "code" if self._is_mostly_distinct(there) else "category"
         if there.number_style is not None and self._are_few(there, is_blank(there.numbers)):
-            return self._guess_of_numbers(there.numbers)
+            return self._infer_kind_of_numbers(there.numbers)
         if there.date_style is not None and self._are_few(there, is_blank(there.dates)):
             return "date"
         if self.name.casefold() in TEXT_COLUMNS:
             return "text"
         words = there.words()
         distinct_enough = self._is_mostly_distinct(there)
-        if distinct_enough and float(np.mean([len(word.split()) for word in words])) >= LONG:
+        if distinct_enough and float(np.mean([len(word.split()) for word in words])) >= TEXT_WORDS:
             return "text"
         if distinct_enough and is_without_spaces(words):
-            return "text" if np.mean([len(word) for word in words]) >= LONG_WITHOUT_SPACES else "id"
+            return "text" if np.mean([len(word) for word in words]) >= TEXT_CHARACTERS else "id"
         return "id" if distinct_enough else "category"
 
-    def _is_mostly_distinct(self, there: Present) -> bool:
-        return self.distinct > max(FEW, len(there) / 2)
+    def _is_mostly_distinct(self, there: NonBlankCells) -> bool:
+        return self.distinct > max(FEW_WORDS, len(there) / 2)
 
-    def _are_few(self, there: Present, unread: np.ndarray) -> bool:
+    def _are_few(self, there: NonBlankCells, unread: np.ndarray) -> bool:
         """Whether the cells that are unread may be taken as missing: they are no codes, and no categories."""
         odd = {word for word in as_words(there.cells[unread]) if not is_unknown(word)}
-        return not odd or (self.distinct > FEW and not any(CODE.fullmatch(word) for word in odd))
+        return not odd or (self.distinct > FEW_WORDS and not any(CODE.fullmatch(word) for word in odd))
 
-    def _guess_of_numbers(self, values: np.ndarray) -> str:
+    def _infer_kind_of_numbers(self, values: np.ndarray) -> str:
         values = values[~np.isnan(values)]
         if (values == values[0]).all():
             return "constant"
-        if self.distinct < max(FEW + 1, len(values)) or (values != np.round(values)).any():
+        if self.distinct < max(FEW_WORDS + 1, len(values)) or (values != np.round(values)).any():
             return "number"
         if is_identifier(self.name):
             return "id"
-        without_gap = len(values) >= RUN and values.max() - values.min() + 1 == len(values)
+        without_gap = len(values) >= COUNT_FROM and values.max() - values.min() + 1 == len(values)
         return "count" if without_gap else "number"
 
-    def _as_code(self, there: Present) -> Self:
+    def _as_code(self, there: NonBlankCells) -> Self:
         return replace(self, why="code")
 
-    def _as_count(self, there: Present) -> Self:
+    def _as_count(self, there: NonBlankCells) -> Self:
         return replace(self, why="count")
 
-    def _as_constant(self, there: Present) -> Self:
+    def _as_constant(self, there: NonBlankCells) -> Self:
         return replace(self, why="constant")
 
     def _with_unread(self, unread: np.ndarray) -> Self:
@@ -202,11 +202,11 @@ class Column:
         counts = Counter(as_words(unread).tolist())
         return replace(self, unread=counts.total(), unread_words=tuple(word for word, _ in counts.most_common(3)))
 
-    def _as_id(self, there: Present) -> Self:
+    def _as_id(self, there: NonBlankCells) -> Self:
         all_of_them = self.distinct == len(there)
         return replace(self, why="all distinct" if all_of_them else f"{self.distinct} of {len(there)} distinct")
 
-    def _as_number(self, there: Present) -> Self:
+    def _as_number(self, there: NonBlankCells) -> Self:
         style = there.number_style
         if style is None:
             raise ValueError(f"Column {self.name!r} should be a number, but has {_no_number(there.cells)!r}.")
@@ -214,7 +214,7 @@ class Column:
         known = replace(self, kind="number", style=style, ambiguous=is_ambiguous(there.cells[~unread], style))
         return known._with_unread(there.cells[unread])
 
-    def _as_date(self, there: Present) -> Self:
+    def _as_date(self, there: NonBlankCells) -> Self:
         style, unread = there.date_style, is_blank(there.dates)
         if style is None:
             raise ValueError(
@@ -226,18 +226,20 @@ class Column:
         clock = bool((days % 1).any())
         rounds = [
             name
-            for name, (length, least) in ROUNDS.items()
+            for name, (length, least) in CYCLES.items()
             if (reach >= least and clock if length == 1 else reach >= least)
         ]
         return replace(self, kind="date", style=style, rounds=tuple(rounds))._with_unread(there.cells[unread])
 
-    def _as_category(self, there: Present) -> Self:
+    def _as_category(self, there: NonBlankCells) -> Self:
         counts = Counter(there.words())
-        kept = sorted(counts, key=lambda word: (-counts[word], word))[: MANY if len(counts) > MANY else None]
+        kept = sorted(counts, key=lambda word: (-counts[word], word))[
+            : MAX_CATEGORIES if len(counts) > MAX_CATEGORIES else None
+        ]
         grouped = len(kept) < len(counts)
         return replace(self, kind="category", values=tuple(sorted(kept)), grouped=grouped)
 
-    def _as_text(self, there: Present) -> Self:
+    def _as_text(self, there: NonBlankCells) -> Self:
         try:
             return replace(self, kind="text", words=Words.fit(there.words()))
         except ValueError as error:
@@ -246,21 +248,21 @@ class Column:
     # ---- what it is
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
         """In words: "category, 7 values"."""
         blanks = f", {100 * self.missing:.2g} % missing" if self.missing else ""
         if self.kind == "skip":
             return f"left out: {WHY.get(self.why, self.why)}"
         more = ""
         if self.kind == "category":
-            more = f", {self.distinct} values" + (f", of which {MANY} are kept" if self.grouped else "")
+            more = f", {self.distinct} values" + (f", of which {MAX_CATEGORIES} are kept" if self.grouped else "")
         elif self.kind == "text" and self.words is not None:
             more = f", {len(self.words.terms)} {'characters' if self.words.characters else 'words'}"
         elif self.ambiguous:
             more = READ_AS[style_and_sign(self.style)[0]]
         elif self.style not in ("", "1234.5", "iso"):
             more = f" as in {A_DAY.strftime(self.style)}" if self.kind == "date" else f" as in {self.style}"
-        return f"{self.kind}{more}{blanks}{self._unread_told}"
+        return f"{self.kind}{more}{blanks}{self._unread_description}"
 
     @property
     def keeps_words(self) -> bool:
@@ -270,7 +272,7 @@ class Column:
         return self.kind == "number" and self.style not in ("", "1234.5")
 
     @cached_property
-    def _unread_told(self) -> str:
+    def _unread_description(self) -> str:
         if not self.unread:
             return ""
         some = ", ".join(map(repr, self.unread_words))
@@ -328,7 +330,7 @@ class Column:
         return rows
 
     def _encode_dates(self, days: np.ndarray) -> np.ndarray:
-        angles = [2 * math.pi * days / ROUNDS[part][0] for part in self.rounds]
+        angles = [2 * math.pi * days / CYCLES[part][0] for part in self.rounds]
         return np.stack([days, *(wave(angle) for angle in angles for wave in (np.sin, np.cos))], axis=1)
 
     def shown(self, value: float) -> str:
@@ -363,7 +365,7 @@ class Column:
         return cls(**{**saved, **lists, "words": words})
 
 
-def meant(name: str, names: Sequence[str]) -> str:
+def did_you_mean(name: str, names: Sequence[str]) -> str:
     """How a message about a column that is not there goes on, where one has nearly that name."""
     folded = {known.casefold(): known for known in names}
     close = get_close_matches(name.casefold(), folded, n=1)

@@ -13,9 +13,9 @@ from typing import Any, Self
 import numpy as np
 
 FACTORS = 10  # at most: the width of W
-ROWS = 10_000  # it is found from, evenly spaced
-ROUNDS = 30  # of expectation and maximisation
-BLOCK = 4096  # rows filled at a time
+FIT_ROWS = 10_000  # it is found from, evenly spaced
+EM_STEPS = 30  # of expectation and maximisation
+ROWS_AT_ONCE = 4096  # rows filled at a time
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Fill:
         deviation = np.nanstd(rows, 0)
         varies = deviation > 1e-12 * np.abs(mean)
         deviation = np.where(varies, deviation, 1.0)
-        some = rows[np.linspace(0, len(rows) - 1, min(len(rows), ROWS)).astype(int)]
+        some = rows[np.linspace(0, len(rows) - 1, min(len(rows), FIT_ROWS)).astype(int)]
         u = np.where(varies | np.isnan(some), (some - mean) / deviation, 0.0)  # else what rounding left, however large
         factors, noise = _learn(np.nan_to_num(u), ~np.isnan(u), min(FACTORS, u.shape[1] // 2))
         return cls(mean, deviation, low, high, factors, noise)
@@ -46,7 +46,7 @@ class Fill:
             return rows
         rows = rows.copy()
         with_blanks = np.flatnonzero(blank.any(1))
-        for part in np.split(with_blanks, range(BLOCK, len(with_blanks), BLOCK)):
+        for part in np.split(with_blanks, range(ROWS_AT_ONCE, len(with_blanks), ROWS_AT_ONCE)):
             here = blank[part]
             u = np.nan_to_num((rows[part] - self.mean) / self.deviation)
             t, _ = _expect(u, ~here, self.factors, self.noise)
@@ -86,7 +86,7 @@ def _learn(u: np.ndarray, there: np.ndarray, q: int) -> tuple[np.ndarray, float]
     if there.all():
         return w, noise
     seen = there.astype(np.float64)
-    for _ in range(ROUNDS):
+    for _ in range(EM_STEPS):
         t, covariance = _expect(u, seen, w, noise)
         second = (covariance + t[:, :, None] * t[:, None, :]).reshape(len(u), q * q)
         squares = (seen.T @ second).reshape(d, q, q)  # Σ over rows where the cell is there

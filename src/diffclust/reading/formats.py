@@ -19,10 +19,10 @@ from ..metrics import is_labelled
 from .delimited import COMPRESSED, FITTING, NUMBERED, Expected, columns_as_written, read_bytes, read_delimited
 from .frames import columns_of, frame_of, is_frame, names_of_columns
 from .labels import LABEL_COLUMNS, NoSuchLabel
-from .unpacking import TooMuch, check_unpacked
+from .unpacking import UnpacksTooLarge, check_unpacked
 
 if TYPE_CHECKING:
-    from .sources import ParquetRows
+    from .lazy_rows import ParquetRows
     from .tables import Columns
 
 Arrays = dict[str, NDArray[Any]]
@@ -72,7 +72,7 @@ def load_arrays(path: Path) -> Arrays:
             members = file.infolist()
             check_unpacked(path, path.stat().st_size, sum(member.file_size for member in members))
             return {member.filename.removesuffix(".npy"): _array(file, member) for member in members}
-    except (PermissionError, TooMuch):
+    except (PermissionError, UnpacksTooLarge):
         raise
     except Exception as error:  # as many kinds as there are ways to be damaged
         raise _unreadable(path) from error
@@ -141,7 +141,7 @@ def _numbers(X: Any, path: Path) -> Any:
 
 
 def _read_delimited(path: Path, expected: Expected) -> Table:
-    from .parts import TextTable, is_large
+    from .large_tables import TextTable, is_large
 
     if is_large(path):
         table = TextTable(path, expected)
@@ -153,7 +153,7 @@ def _read_delimited(path: Path, expected: Expected) -> Table:
 def open_parquet(path: Path, reading: "Columns | None" = None, expected: Expected = FITTING) -> "ParquetRows":
     """A .parquet file whose row groups are read when they are needed: numbers, but for a column of labels, or else a
     table as `reading` has it."""
-    from .sources import ParquetRows
+    from .lazy_rows import ParquetRows
 
     parquet = extra("pyarrow.parquet", "data", "Reading a .parquet file", package="pyarrow")
     check_regular(path)
@@ -267,7 +267,7 @@ def _read_arrow(path: Path, expected: Expected, load: Callable[[], Any]) -> Tabl
         table = load()
         table.columns = table.columns.astype(str)
         return _labelled(table, expected)
-    except (PermissionError, TooMuch):
+    except (PermissionError, UnpacksTooLarge):
         raise
     except NoSuchLabel as error:
         raise NoSuchLabel(f"{path}: {error}") from error
@@ -279,7 +279,7 @@ def has_no_header(data: str, X: Any) -> bool:
     """Whether X is from a .csv or .tsv without names."""
     if not data.lower().endswith(DELIMITED):
         return False
-    from .parts import TextTable
+    from .large_tables import TextTable
 
     names = X.names if isinstance(X, TextTable) else names_of_columns(X) if is_frame(X) else []
     return all(name == NUMBERED.format(i + 1) for i, name in enumerate(names))

@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..extras import extra
-from .unpacking import TooMuch, check_unpacked
+from .unpacking import UnpacksTooLarge, check_unpacked
 
-BYTES = 4  # a pixel, unpacked
-LARGEST = 128  # pixels a side: larger images would need the memory of photographs, for networks that see smaller ones
+PIXEL_BYTES = 4  # a pixel, unpacked
+MAX_SIDE = 128  # pixels a side: larger images would need the memory of photographs, for networks that see smaller ones
 ENDINGS = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff")
 
 
@@ -36,13 +36,13 @@ def read_images(
     folder: Path, shape: tuple[int, ...] | None, bits: int | None
 ) -> tuple[NDArray[Any], NDArray[Any] | None]:
     """The images, and the names of their sub-folders where all lie in one; brought to `shape` (channels, h, w) and to
-    so many `bits` a pixel, or to what is commonest among them, with at most `LARGEST` pixels a side."""
+    so many `bits` a pixel, or to what is commonest among them, with at most `MAX_SIDE` pixels a side."""
     extra("PIL.Image", "data", "Reading images", package="Pillow")
     places = image_places(folder)
     paths = [folder.joinpath(*parts) for parts in places]
     if shape is None:
         (height, width), _ = Counter(map(_size, paths)).most_common(1)[0]
-        reduction = max(1, max(height, width) / LARGEST)
+        reduction = max(1, max(height, width) / MAX_SIDE)
         height, width = max(1, round(height / reduction)), max(1, round(width / reduction))
     elif len(shape) == 3 and shape[0] in (1, 3):
         height, width = shape[1:]
@@ -67,9 +67,9 @@ def _opened(path: Path) -> Iterator[Any]:
 
     try:
         with Image.open(path) as image:
-            check_unpacked(path, path.stat().st_size, BYTES * math.prod(image.size))
+            check_unpacked(path, path.stat().st_size, PIXEL_BYTES * math.prod(image.size))
             yield image
-    except TooMuch:
+    except UnpacksTooLarge:
         raise
     except Exception as error:  # Pillow's decoders have as many kinds as formats
         raise ValueError(f"{path} cannot be read as an image ({error}).") from error

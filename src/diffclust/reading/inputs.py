@@ -27,10 +27,10 @@ from ..engine.rows import ArrayRows, DatasetRows, Rows, SparseRows, TensorRows, 
 from . import formats
 from .delimited import Expected
 from .frames import is_frame
+from .large_tables import TextTable
+from .lazy_rows import IterableRows, ParquetRows
 from .origin import origin_of
-from .parts import TextTable
-from .sources import IterableRows, ParquetRows
-from .tables import Columns, odd_columns, wants_reading
+from .tables import Columns, needs_column_types, non_numeric_columns
 
 SampleLayout = Literal["rows", "grey", "channels-first", "channels-last"]
 MOST_CHANNELS = 4
@@ -73,7 +73,7 @@ class Shape:
 
 
 @dataclass(frozen=True)
-class Given:
+class UserInput:
     """A user's data, read: its rows, their shape, and how to hand answers back."""
 
     rows: Rows
@@ -83,9 +83,9 @@ class Given:
     scale: Tensor | None = None  # what the columns of a table are divided by, where kinds are mixed
 
 
-def read_rows(estimator: Any, X: Any, *, fitting: bool) -> Given:
+def read_rows(estimator: Any, X: Any, *, fitting: bool) -> UserInput:
     """Check X and turn it into rows; what has been read is handed back. The estimator is not touched."""
-    if isinstance(X, Given):
+    if isinstance(X, UserInput):
         return X
     if isinstance(X, DataLoader):
         X = X.dataset
@@ -108,7 +108,7 @@ def read_rows(estimator: Any, X: Any, *, fitting: bool) -> Given:
                 _divisor(estimator, fitting, *reach) if rows.whole else _float_divisor(estimator, fitting, rows.high)
             )
             rows.divisor = divisor or 1.0
-        given = Given(rows, shape, _numpy, {"image_divisor_": divisor})
+        given = UserInput(rows, shape, _numpy, {"image_divisor_": divisor})
         if isinstance(rows, ParquetRows) and rows.reading is None:
             given.attributes["feature_names_in_"] = np.array(rows.columns, dtype=object)
             _check_names(estimator, rows.columns, fitting)
@@ -116,7 +116,7 @@ def read_rows(estimator: Any, X: Any, *, fitting: bool) -> Given:
         given = _read_in_parts(estimator, X, fitting)
     elif isinstance(X, Dataset):
         given = _read_dataset(estimator, X, fitting)
-    elif fitting and wants_reading(X, getattr(estimator, "columns", None)):
+    elif fitting and needs_column_types(X, getattr(estimator, "columns", None)):
         given = _read_table(Columns.fit(X, getattr(estimator, "columns", None)), X)
     elif not fitting and getattr(estimator, "columns_", None) is not None:
         given = _read_table(estimator.columns_, X)
@@ -131,10 +131,10 @@ def read_rows(estimator: Any, X: Any, *, fitting: bool) -> Given:
         raise ValueError(f"X has samples of shape {given.shape.row}, but {name} was fitted on samples of shape {ours}.")
     given.attributes.setdefault("n_features_in_", math.prod(given.shape.row))
     given.attributes["shape_"] = given.shape
-    return _placed(estimator, given, fitting)
+    return _with_origin(estimator, given, fitting)
 
 
-def _placed(estimator: Any, given: Given, fitting: bool) -> Given:
+def _with_origin(estimator: Any, given: UserInput, fitting: bool) -> UserInput:
     """The rows as they are seen from an origin among them, where they are far from zero."""
     if fitting:
         origin = origin_of(given.rows)
@@ -142,7 +142,7 @@ def _placed(estimator: Any, given: Given, fitting: bool) -> Given:
     else:
         known = getattr(estimator, "origin_", None)
         origin = None if known is None else torch.from_numpy(known)
-    rows = given.rows.less_origin(origin)
+    rows = given.rows.subtract_origin(origin)
     return given if rows is given.rows else replace(given, rows=rows)
 
 
@@ -164,13 +164,13 @@ def _check_names(estimator: Any, columns: list[str], fitting: bool) -> None:
         )
 
 
-def _read_table(reading: Columns, X: Any) -> Given:
+def _read_table(reading: Columns, X: Any) -> UserInput:
     values = reading.transform(X)
     rows = SparseRows(values) if sp.issparse(values) else TensorRows(torch.from_numpy(values))
     return _given_by(reading, rows)
 
 
-def _read_in_parts(estimator: Any, X: TextTable, fitting: bool) -> Given:
+def _read_in_parts(estimator: Any, X: TextTable, fitting: bool) -> UserInput:
     """A table larger than memory, looked at by a sample of its rows; numbers where the fit saw no more."""
     wishes = getattr(estimator, "columns", None)
     reading = Columns.fit(X.sample, wishes) if fitting else getattr(estimator, "columns_", None)
@@ -184,10 +184,10 @@ def _read_in_parts(estimator: Any, X: TextTable, fitting: bool) -> Given:
         return np.stack([part[name] for name in names], axis=1)
 
     rows = X.encoded(numbers)
-    return Given(rows, Shape("rows", rows.row_shape), _numpy, {"image_divisor_": None})
+    return UserInput(rows, Shape("rows", rows.row_shape), _numpy, {"image_divisor_": None})
 
 
-def _given_by(reading: Columns, rows: Rows) -> Given:
+def _given_by(reading: Columns, rows: Rows) -> UserInput:
     attributes = {
         "image_divisor_": None,
         "columns_": reading,
@@ -195,7 +195,7 @@ def _given_by(reading: Columns, rows: Rows) -> Given:
         "n_features_in_": len(reading.names),
     }
     scale = None if reading.scale is None else torch.from_numpy(reading.scale).float()
-    return Given(rows, Shape("rows", rows.row_shape), _numpy, attributes, scale)
+    return UserInput(rows, Shape("rows", rows.row_shape), _numpy, attributes, scale)
 
 
 def _opened(path: Path, fitted: Any, wished: frozenset[str]) -> Any:
@@ -214,7 +214,7 @@ def _opened(path: Path, fitted: Any, wished: frozenset[str]) -> Any:
     )
 
 
-def arriving(X: Any, size: int = CHUNK) -> Iterator[Any]:
+def stream_batches(X: Any, size: int = CHUNK) -> Iterator[Any]:
     """The batches of a stream: a DataLoader's own, `size` items of an IterableDataset each; anything else is one."""
     if isinstance(X, DataLoader):
         for batch in X:
@@ -233,7 +233,7 @@ def _numpy(answer: Tensor) -> np.ndarray:
 
 def _check_cells(estimator: Any, X: Any) -> None:
     """Where rows of numbers were fitted: say which column of a table is more than that."""
-    odd = odd_columns(X) if is_frame(X) else []
+    odd = non_numeric_columns(X) if is_frame(X) else []
     if odd:
         raise ValueError(
             f"Input X contains NaN or words, in {', '.join(map(repr, odd[:5]))}, but {type(estimator).__name__} was "
@@ -272,7 +272,7 @@ def check_tensor(x: Tensor) -> None:
         raise ValueError("Complex data not supported")
 
 
-def _read_tensor(estimator: Any, x: Tensor, fitting: bool) -> Given:
+def _read_tensor(estimator: Any, x: Tensor, fitting: bool) -> UserInput:
     check_tensor(x)
     if x.ndim < 2:
         raise ValueError(f"Expected 2D array, got {x.ndim}D array instead: reshape to (n_samples, n_features).")
@@ -291,10 +291,10 @@ def _read_tensor(estimator: Any, x: Tensor, fitting: bool) -> Given:
     keeps = divisor == 255 and x.dtype == torch.uint8
     values = x.detach() if keeps or x.is_floating_point() else x.detach().double()
     rows = TensorRows(shape.arrange(values), divisor or 1.0)
-    return Given(rows, shape, lambda answer: answer.to(x.device), {"image_divisor_": divisor})
+    return UserInput(rows, shape, lambda answer: answer.to(x.device), {"image_divisor_": divisor})
 
 
-def _read_dataset(estimator: Any, dataset: Any, fitting: bool) -> Given:
+def _read_dataset(estimator: Any, dataset: Any, fitting: bool) -> UserInput:
     if len(dataset) == 0:
         raise ValueError("Found a Dataset with 0 samples while a minimum of 1 is required.")
     first = sample(dataset[0])
@@ -309,10 +309,10 @@ def _read_dataset(estimator: Any, dataset: Any, fitting: bool) -> Given:
     elif first.ndim == 3 and not fitting:
         _float_divisor(estimator, fitting, first.max().item())
     rows = DatasetRows(dataset, shape.row, divisor or 1.0)
-    return Given(rows, shape, _numpy, {"image_divisor_": divisor})
+    return UserInput(rows, shape, _numpy, {"image_divisor_": divisor})
 
 
-def _is_sound(estimator: Any, X: Any) -> bool:
+def _matches_fit(estimator: Any, X: Any) -> bool:
     """Whether X is plainly what `fit` saw, so that the full check, a millisecond of a stream's time, has nothing to
     say: whether values are finite is asked as they are read."""
     if type(X) is not np.ndarray or X.ndim != 2 or X.dtype.kind != "f" or "feature_names_in_" in vars(estimator):
@@ -331,12 +331,12 @@ def in_numbers(check: Callable[[Any], Any], X: Any, name: str = "X") -> Any:
     return X
 
 
-def _read_array(estimator: Any, X: Any, fitting: bool) -> Given:
+def _read_array(estimator: Any, X: Any, fitting: bool) -> UserInput:
     if isinstance(X, (list, tuple)) and X and all(isinstance(entry, str) for entry in X):
         raise ValueError("X is a list of texts: give a table of them, as in pandas.DataFrame({'text': texts}).")
     attributes: dict[str, Any] = {"image_divisor_": None}
     mapped = isinstance(X, np.memmap)  # scikit-learn's checks hand back a plain view of it
-    if not fitting and _is_sound(estimator, X):
+    if not fitting and _matches_fit(estimator, X):
         pass
     elif (np.ndim(X) if isinstance(X, (list, tuple)) else getattr(X, "ndim", 2)) > 2:
         X = in_numbers(lambda X: check_array(X, dtype="numeric", allow_nd=True, estimator=estimator), X)
@@ -351,7 +351,7 @@ def _read_array(estimator: Any, X: Any, fitting: bool) -> Given:
         if hasattr(judge, "feature_names_in_"):
             attributes["feature_names_in_"] = judge.feature_names_in_
     if sp.issparse(X):
-        return Given(SparseRows(X), Shape("rows", (X.shape[1],)), _numpy, attributes)
+        return UserInput(SparseRows(X), Shape("rows", (X.shape[1],)), _numpy, attributes)
     shape = Shape.of(X.shape[1:], torch_like=False)
     divisor = None
     if X.ndim > 2 and X.dtype.kind in "iu":
@@ -366,4 +366,4 @@ def _read_array(estimator: Any, X: Any, fitting: bool) -> Given:
         if X.dtype != kept or not (X.flags.c_contiguous and X.flags.writeable):
             X = np.require(X, kept, ["C", "W"])
         rows = TensorRows(shape.arrange(torch.from_numpy(X)), divisor or 1.0)
-    return Given(rows, shape, _numpy, attributes)
+    return UserInput(rows, shape, _numpy, attributes)

@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from .cells import as_words, cells_of, objects
-from .columns import meant
+from .columns import did_you_mean
 
 LABEL_COLUMNS = ("label", "labels", "y", "target", "class")
-CLASSES = 50  # different labels, from which on there are fewer than half as many as rows
+MAX_CLASSES = 50  # different labels, from which on there are fewer than half as many as rows
 
 
 class NoSuchLabel(ValueError):
@@ -21,7 +21,7 @@ def label_column(
     if wanted is not None:
         if wanted not in names:
             there = ", ".join(map(repr, names[:10]))
-            close = meant(wanted, names)
+            close = did_you_mean(wanted, names)
             raise NoSuchLabel(f"there is no column {wanted!r} for the labels{close}; there are {there}.")
         return list(names).index(wanted)
     folded = [name.casefold() for name in names]
@@ -36,7 +36,7 @@ def may_be_labels(values: Iterable[Any]) -> bool:
     """Whether these are not quantities, which differ in most rows, or are no whole numbers."""
     there = [word for word in as_words(cells_of(objects(list(values)))) if word is not None]
     kinds = set(there)
-    if len(kinds) > max(CLASSES, len(there) / 2):
+    if len(kinds) > max(MAX_CLASSES, len(there) / 2):
         return False
     try:
         return all(float(word).is_integer() for word in kinds)

@@ -19,7 +19,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from .cells import as_words, cells_of
-from .columns import KINDS, Column, Kind, is_identifier, meant
+from .columns import KINDS, Column, Kind, did_you_mean, is_identifier
 from .filling import Fill
 from .frames import columns_of, decimal_sign_of, frame_of, is_frame, names_of_columns
 from .labels import label_column, may_be_labels
@@ -55,12 +55,12 @@ class Columns:
         columns = tuple(
             Column.of_labels(name)
             if label is not None and name == unsaid[label]
-            else Column.look(name, cells[name], wishes.get(name), decimal_sign_of(X))
+            else Column.infer(name, cells[name], wishes.get(name), decimal_sign_of(X))
             for name in names
         )
         used = _used(columns)
         if not used:
-            told = "; ".join(f"{column.name}: {column.told}" for column in columns[:5])
+            told = "; ".join(f"{column.name}: {column.description}" for column in columns[:5])
             raise ValueError(f"No column of the table is left to cluster by ({told}).")
         bare = cls(columns, None, None)
         encoded = bare._encoded(cells)
@@ -186,7 +186,7 @@ class Columns:
 
     def describe(self) -> str:
         """One line per column: "income: number, 3 % missing"."""
-        return "\n".join(f"{column.name}: {column.told}" for column in self.columns)
+        return "\n".join(f"{column.name}: {column.description}" for column in self.columns)
 
     def __str__(self) -> str:
         return self.describe()
@@ -285,18 +285,18 @@ def deviations(away: float) -> str:
     return f"{abs(away):.1f} sd {'above' if away >= 0 else 'below'}"
 
 
-def wants_reading(X: Any, wishes: Mapping[str, Kind] | None) -> bool:
+def needs_column_types(X: Any, wishes: Mapping[str, Kind] | None) -> bool:
     """Whether X is a table that is not simply rows of numbers: it has a column of words or dates, a blank cell, or a
     column of identifiers; or the user has said something of its columns."""
     if not is_frame(X):
         return False
-    if wishes is not None or odd_columns(X):
+    if wishes is not None or non_numeric_columns(X):
         return True
     counted = {str(name): values for name, values in _columns(X).items() if is_identifier(str(name))}
-    return any(Column.look(name, cells_of(values)).why == "all distinct" for name, values in counted.items())
+    return any(Column.infer(name, cells_of(values)).why == "all distinct" for name, values in counted.items())
 
 
-def odd_columns(X: Any) -> list[str]:
+def non_numeric_columns(X: Any) -> list[str]:
     """Columns with words, dates or blanks."""
     if hasattr(X, "sparse") and _is_sparse(X):
         return []
@@ -353,7 +353,9 @@ def _checked_wishes(wishes: Mapping[str, Kind] | None, names: list[str]) -> dict
     wishes = {str(name): kind for name, kind in (wishes or {}).items()}
     for name, kind in wishes.items():
         if name not in names:
-            raise ValueError(f"columns: there is no column {name!r}{meant(name, names)}; there are {_some(names)}.")
+            raise ValueError(
+                f"columns: there is no column {name!r}{did_you_mean(name, names)}; there are {_some(names)}."
+            )
         if kind not in KINDS:
             raise ValueError(f"columns: {name!r} is to be {kind!r}, which should be one of {', '.join(KINDS)}.")
     return wishes

@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 TERMS = 2000  # columns a text has, as in the papers
-ENOUGH = 100  # texts, from which on terms of a single one, or of more than half of them, are left out
+LIMITS_FROM = 100  # texts, from which on terms of a single one, or of more than half of them, are left out
 WITHOUT_SPACES = re.compile("[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")  # Thai, Japanese, Chinese
 
 
@@ -31,7 +31,7 @@ class Words:
     def fit(cls, texts: Sequence[str]) -> Self:
         """The commonest terms of these texts, but for those that nearly all have, and those that one has alone."""
         characters = is_without_spaces(texts)
-        limits: dict[str, Any] = {"min_df": 2, "max_df": 0.5} if len(texts) >= ENOUGH else {}
+        limits: dict[str, Any] = {"min_df": 2, "max_df": 0.5} if len(texts) >= LIMITS_FROM else {}
         vectorizer = _vectorizer(True, characters, max_features=TERMS, **limits)
         try:
             vectorizer.fit(texts)

@@ -4,11 +4,11 @@ import math
 import os
 from pathlib import Path
 
-LEAST, TIMES = 2**28, 100  # bytes that any file may become, and how many times its own size
+MIN_LIMIT, MAX_RATIO = 2**28, 100  # bytes that any file may become, and how many times its own size
 VARIABLE = "DIFFCLUST_UNPACK_GB"
 
 
-class TooMuch(ValueError):
+class UnpacksTooLarge(ValueError):
     """A file unpacks to more than it may."""
 
 
@@ -17,7 +17,7 @@ def unpack_limit(packed: int) -> int:
     the environment variable DIFFCLUST_UNPACK_GB says."""
     said = os.environ.get(VARIABLE)
     if not said:
-        return max(LEAST, TIMES * packed)
+        return max(MIN_LIMIT, MAX_RATIO * packed)
     try:
         gigabytes = float(said)
     except ValueError:
@@ -30,7 +30,7 @@ def unpack_limit(packed: int) -> int:
 def check_unpacked(path: Path, packed: int, unpacked: int) -> None:
     """Refuse a file of `packed` bytes that becomes more than it may."""
     if unpacked > unpack_limit(packed):
-        raise TooMuch(
+        raise UnpacksTooLarge(
             f"{path}: its {_said(packed)} become {_said(unpacked)} or more, over the limit of "
             f"{_said(unpack_limit(packed))}. If you trust it, set {VARIABLE} to the gigabytes it may become."
         )

@@ -14,7 +14,7 @@ from typing import Any
 from sklearn.utils.validation import check_is_fitted
 
 from ..callbacks import TrainingRecord
-from ..engine.disk import written_whole
+from ..engine.disk import atomic_write
 from ..extras import extra
 from .material import ReportOptions
 from .payload import build
@@ -77,7 +77,7 @@ def page_at(path: str | os.PathLike[str]) -> Path:
 
 def write_page(path: Path, text: str) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
-    with written_whole(path) as part:
+    with atomic_write(path) as part:
         part.write_text(text, encoding="utf-8", errors="backslashreplace")  # names of folders are in any encoding
     return path
 

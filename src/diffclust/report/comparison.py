@@ -20,7 +20,7 @@ from .names import given_names
 
 MOVES = 12  # the largest are described
 NAMED = 8  # rows of a move
-TOLD = 4  # columns that tell a move, or a drift
+MAX_DIFFERENCES = 4  # columns that tell a move, or a drift
 SLIGHTLY = 0.05  # standard deviations over all rows: within a cluster rows differ by less than among all
 FAR = 0.99  # a row is far from its centre if it is beyond this share of the earlier rows
 # Share of far rows beyond which they have moved away. Training rows lie closer to their centres than others of the same
@@ -182,7 +182,7 @@ class Comparison:
             captions: a text or a name for each row that was compared, the later ones where there are two dates.
             title: of the page.
         """
-        from .compared import write_comparison
+        from .comparison_page import write_comparison
 
         return write_comparison(self, path, captions=captions, title=title)
 
@@ -296,20 +296,23 @@ def beyond_chance(sizes: tuple[int, int], totals: tuple[int, int]) -> bool:
 
 def drift_of(j: int, before: Census, after: Census) -> list[str]:
     """How the later rows of a cluster differ from the earlier ones."""
-    return told(before, np.stack([after.means[j], before.means[j]]), np.array([0, 1]))
+    return differences(before, np.stack([after.means[j], before.means[j]]), np.array([0, 1]))
 
 
-def told(census: Census, means: np.ndarray, weights: np.ndarray) -> list[str]:
+def differences(census: Census, means: np.ndarray, weights: np.ndarray) -> list[str]:
     """How the first of two groups differs from the weighted mean of both, in the words of the table or the columns;
     nothing for images."""
     reading, names = getattr(census.subject.estimator, "columns_", None), census.subject.feature_names
     if reading is not None:
-        return [fact.sentence for fact in column_facts(reading, means, census.spread, weights, 0, SLIGHTLY)[:TOLD]]
+        return [
+            fact.sentence
+            for fact in column_facts(reading, means, census.spread, weights, 0, SLIGHTLY)[:MAX_DIFFERENCES]
+        ]
     if names is None:
         return []
     whole = np.average(means, axis=0, weights=weights)
     away = (means[0] - whole) / np.where(census.spread > 0, census.spread, np.inf)
-    heavy = words.heaviest(names, away, TOLD)
+    heavy = words.heaviest(names, away, MAX_DIFFERENCES)
     return [f"{name} {deviations(value)}" for name, value in heavy if abs(value) > SLIGHTLY]
 
 
@@ -333,5 +336,5 @@ def find_moves(here: Census, there: Census, flows: np.ndarray, matched: dict[int
         first = rows[np.argsort(-sure[rows], kind="stable")[:NAMED]].tolist()
         rest = len(largest) + i
         weights = np.array([sizes[number], sizes[rest]])
-        moves.append(Move(i, j, len(rows), first, told(here, means[[number, rest]], weights)))
+        moves.append(Move(i, j, len(rows), first, differences(here, means[[number, rest]], weights)))
     return moves

@@ -29,7 +29,7 @@ SampleKind = Literal["image", "text", "table"]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ReportOptions:
-    """What the caller says of the rows and of the page; `Explainable.report` explains each."""
+    """What the caller says of the rows and of the page; `ExplanationMixin.report` explains each."""
 
     record: TrainingRecord | None = None
     captions: Sequence[str] | None = None

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from .. import metrics
-from ..estimator.soundness import beside_kmeans
+from ..estimator.result_checks import compare_with_kmeans
 from ..explain.clusters import Census
 
 WANDERING = 12  # rows that are named
@@ -68,7 +68,7 @@ def kmeans_beside(estimator: Any, census: Census) -> dict[str, Any] | None:
     if not estimator.by_distance:
         return None
     model, data = estimator.model_.to(census.subject.data.device), census.subject.data
-    found = beside_kmeans(model, data, census.labels, len(census.means), estimator.seed_)
+    found = compare_with_kmeans(model, data, census.labels, len(census.means), estimator.seed_)
     if found is None:
         return None
     x, labels, plain = (part.cpu().numpy() for part in found)

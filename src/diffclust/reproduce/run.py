@@ -263,10 +263,10 @@ class Runner:
         fresh = [job for job, _ in new]
         learnt = self._starts(fresh, X, y) if jobs[0].spec.shared else self._learnt(fresh, X, y)
         for estimator, (_, path) in zip(learnt, new, strict=True):
-            aside = path.with_suffix(".part")
-            with aside.open("wb") as file:
+            part = path.with_suffix(".part")
+            with part.open("wb") as file:
                 np.save(file, estimator.transform(X))
-            aside.replace(path)
+            part.replace(path)
         return [np.load(places[job.seed][1], allow_pickle=False) for job in jobs]
 
     def _learnt(self, new: Sequence[PlannedRun], X: Any, y: Any) -> list[Any]:

@@ -11,7 +11,7 @@ LAYOUTS = {"rows": 1, "grey": 3, "channels-first": 3, "channels-last": 3}  # wit
 MAKERS = {torch.empty, torch.eye, torch.full, torch.ones, torch.rand, torch.randn, torch.zeros}
 
 
-class Frugal(TorchFunctionMode):
+class AllocationLimit(TorchFunctionMode):
     """Inside, building a model may allot little more than the file's tensors need, since some are made twice or not
     kept: its settings are a stranger's, and could ask for any size."""
 
@@ -121,15 +121,15 @@ def check_fitted(estimator: Any) -> None:
     if estimator.stream_state():
         for name in ("rows", "batches"):
             _check_number(name, estimator.diagnostics_["stream"][name], above=-1, whole=True)
-    oddness = vars(estimator).get("_oddness")
-    if oddness is not None:
+    statistics = vars(estimator).get("_outlier_statistics")
+    if statistics is not None:
         if (
-            any(tuple(part.shape) != (k, 2) for part in oddness[:2])
-            or oddness.levels.ndim != 1
-            or not len(oddness.levels)
+            any(tuple(part.shape) != (k, 2) for part in statistics[:2])
+            or statistics.levels.ndim != 1
+            or not len(statistics.levels)
         ):
             raise ValueError(f"its outliers are not measured against {k} clusters")
-        if bool((oddness.width <= 0).any()):
+        if bool((statistics.width <= 0).any()):
             raise ValueError("outliers.width should be > 0")
     _check_answer(estimator, model)
 

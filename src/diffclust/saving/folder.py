@@ -17,7 +17,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import NamedTuple
 
-from ..engine.disk import flush, naming, only_user, read_regular, write_flushed
+from ..engine.disk import flush, folder_lock, read_regular, reporting_as, write_flushed
 
 SETTINGS, TENSORS, SUMS = "estimator.json", "tensors.safetensors", "SHA256SUMS"
 WORDS, RECORD, SOURCE, LABELS = "words.json", "record.safetensors", "source.json", "labels.csv"
@@ -43,11 +43,11 @@ def write_folder(folder: Path, blobs: dict[str, bytes]) -> None:
     one does not have are removed."""
     folder.mkdir(parents=True, exist_ok=True)
     busy = f"{folder}: another process has been saving here for {PATIENCE:g} seconds."
-    with only_user(folder, busy, PATIENCE):
-        _Switch(folder, blobs).make()
+    with folder_lock(folder, busy, PATIENCE):
+        _Replacement(folder, blobs).make()
 
 
-class _Switch:
+class _Replacement:
     """From the former files of a folder to new ones."""
 
     def __init__(self, folder: Path, blobs: dict[str, bytes]) -> None:
@@ -66,7 +66,7 @@ class _Switch:
         try:
             for name, blob in self.new.items():
                 part = _aside(self.folder, name, self.sums)
-                with naming(self.folder / name, part):
+                with reporting_as(self.folder / name, part):
                     write_flushed(part, blob)
             for name in self.former:
                 _link(self.folder / name, _aside(self.folder, name, self.former_sums))
@@ -77,7 +77,7 @@ class _Switch:
             flush(self.folder)
         except BaseException:
             if not self._is_made():
-                self._go_back()
+                self._roll_back()
             self._clean()
             raise
         self._clean()
@@ -86,7 +86,7 @@ class _Switch:
         """Whether an interrupt came when all was done."""
         return all(_holds(self.folder / name, blob) for name, blob in self.new.items())
 
-    def _go_back(self) -> None:
+    def _roll_back(self) -> None:
         if SUMS not in self.former:
             (self.folder / SUMS).unlink(missing_ok=True)
         _bring_in(self.folder, self.former, self.former_sums)

@@ -13,13 +13,13 @@ from safetensors.torch import load as load_tensors
 from torch import Tensor, nn
 
 from ..engine.runtime import learning, seeded
-from ..estimator.outliers import Oddness
+from ..estimator.outliers import OutlierStatistics
 from ..methods import METHODS
 from ..nn.autoencoders import NETWORKS, Autoencoder, Wrapped
-from ..nn.regrouped import rebuilt
+from ..nn.regrouping import replay_regrouping
 from ..reading.inputs import Shape
 from ..reading.tables import Columns
-from .checks import Frugal, check_fitted, check_sizes, check_values
+from .checks import AllocationLimit, check_fitted, check_sizes, check_values
 from .folder import BESIDE, MODEL, SETTINGS, SUMS, TENSORS, check_folder, read_folder, unlisted
 from .formats import migrated
 from .save import SCALARS
@@ -28,10 +28,10 @@ from .save import SCALARS
 def load(folder: str | os.PathLike[str], *, network: nn.Module | None = None, device: str = "auto") -> Any:
     """Load the estimator saved in `folder`. If it was fitted with a module of your own, pass such a module as
     `network`; its weights come from the folder."""
-    return opened(folder, beside=False).estimator(network, device)
+    return open_model(folder, beside=False).estimator(network, device)
 
 
-class Saved(NamedTuple):
+class SavedModel(NamedTuple):
     """The files of a folder, all of one save."""
 
     folder: Path
@@ -56,7 +56,7 @@ class Saved(NamedTuple):
             raise _unreadable(self.folder, error) from error
 
 
-def opened(folder: str | os.PathLike[str], *, beside: bool = True) -> Saved:
+def open_model(folder: str | os.PathLike[str], *, beside: bool = True) -> SavedModel:
     """The files of a saved model, their checksums and their format looked at."""
     folder = Path(folder)
     check_folder(folder)
@@ -74,7 +74,7 @@ def opened(folder: str | os.PathLike[str], *, beside: bool = True) -> Saved:
     if beside and not checked:
         found = {name: unlisted(folder, name) for name in BESIDE}
         others = {name: blob for name, blob in found.items() if blob is not None}
-    return Saved(folder, settings, blobs[TENSORS], others, damaged)
+    return SavedModel(folder, settings, blobs[TENSORS], others, damaged)
 
 
 def _unreadable(folder: Path, error: Exception) -> ValueError:
@@ -114,7 +114,9 @@ def _rebuild(settings: dict[str, Any], tensors: dict[str, Tensor], module: nn.Mo
     estimator._names = {int(j): name for j, name in settings.get("names", {}).items()}  # older versions knew none
     estimator.resume_stream({n.removeprefix("stream."): t for n, t in tensors.items() if n.startswith("stream.")})
     if "outliers.levels" in tensors:  # older versions knew none
-        estimator._oddness = Oddness(*(tensors[f"outliers.{name}"] for name in Oddness._fields))
+        estimator._outlier_statistics = OutlierStatistics(
+            *(tensors[f"outliers.{name}"] for name in OutlierStatistics._fields)
+        )
     check_fitted(estimator)
     if module is not None:
         estimator.network = module
@@ -130,11 +132,11 @@ def _model(
 ) -> Any:
     """The model with its weights; its clusters merged and split as they were."""
     state = {name.removeprefix("model."): t for name, t in tensors.items() if name.startswith("model.")}
-    with Frugal(state):
+    with AllocationLimit(state):
         autoencoder = _network(network, module)
         autoencoder.set_units(state["autoencoder.shift"], state["autoencoder.scale"])
         model = builder.build_model(autoencoder, len(tensors["labels_"]))
-        model.clusters = rebuilt(model.clusters, regrouped)
+        model.clusters = replay_regrouping(model.clusters, regrouped)
     check_sizes(model, state)
     model.load_state_dict(state)
     return model.eval()

@@ -13,7 +13,7 @@ import torch
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
-from ..engine.disk import written_whole
+from ..engine.disk import atomic_write
 from ..extras import extra
 from ..reading.inputs import Shape
 
@@ -40,7 +40,7 @@ def _distances(x: Tensor, centers: Tensor, p: float = 2, mode: int | None = None
     return torch.linalg.vector_norm(x.unsqueeze(-2) - centers.unsqueeze(-3), ord=p, dim=-1)
 
 
-class Answers(nn.Module):
+class PredictionModule(nn.Module):
     """Samples as `predict` takes them, in float32, or float64 where they are far from zero, to their labels (b,) and
     probabilities (b, k)."""
 
@@ -66,7 +66,7 @@ class Answers(nn.Module):
         return label, self.model.clusters.probabilities(z, self.temperature).float()
 
 
-class Exportable:
+class ExportMixin:
     """`export_program` and `export_onnx`."""
 
     if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class Exportable:
         for weight in model.parameters():
             weight.data = weight.data.contiguous()  # networks for images keep theirs with the channels last
         origin = None if self.origin_ is None else torch.from_numpy(self.origin_)
-        answers = Answers(model, self.shape_, self.image_divisor_, origin, float(self.temperature_)).eval()
+        answers = PredictionModule(model, self.shape_, self.image_divisor_, origin, float(self.temperature_)).eval()
         kind = torch.float32 if origin is None else torch.float64
         samples = self.shape_.restore(torch.zeros(3, *self.shape_.row, dtype=kind))
         rows = torch.export.Dim("rows", min=1)
@@ -100,7 +100,7 @@ class Exportable:
             program = self.export_program().run_decompositions({torch.ops.aten.cdist.default: _distances})
             file: Any = torch.onnx.export(program, input_names=["samples"], output_names=outputs, verbose=False)
         _forget_origin(file.model)
-        with written_whole(path) as part:
+        with atomic_write(path) as part:
             file.save(part, external_data=False)
 
 

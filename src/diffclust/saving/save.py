@@ -13,9 +13,10 @@ import numpy as np
 import torch
 from safetensors.torch import save as save_tensors
 from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
 
 from .. import __version__
-from ..nn.autoencoders import NETWORKS, Wrapped
+from ..nn.autoencoders import NETWORKS, Autoencoder, Wrapped
 from .folder import SETTINGS, TENSORS, write_folder
 from .formats import FORMAT
 
@@ -43,27 +44,14 @@ def save(estimator: Any, folder: str | os.PathLike[str], beside: dict[str, bytes
     Args:
         estimator: as it is at one moment: nobody else changes it.
         folder: made if it is not there; what others keep in it is left alone.
-        beside: what belongs to this model and no other, by the names of `folder.BESIDE`, saved at the same moment.
+        beside: files that belong to this model, by the names of `folder.BESIDE`, saved at the same moment.
     """
     check_is_fitted(estimator)
     folder = Path(folder)
     if folder.exists() and not folder.is_dir():
         raise NotADirectoryError(f"{folder} is a file: give a folder to save to.")
-    tensors = {f"model.{name}": value for name, value in estimator.model_.state_dict().items()}
-    tensors["labels_"] = torch.from_numpy(estimator.labels_)
-    tensors["cluster_centers_"] = torch.from_numpy(estimator.cluster_centers_)
-    if estimator.origin_ is not None:
-        tensors["origin_"] = torch.from_numpy(estimator.origin_)
-    tensors |= {f"stream.{name}": value for name, value in estimator.stream_state().items()}
-    oddness = vars(estimator).get("_oddness")
-    tensors |= {} if oddness is None else {f"outliers.{name}": value for name, value in oddness._asdict().items()}
-    for i, run in enumerate(estimator.runs_):
-        tensors[f"runs.{i}.labels"] = torch.from_numpy(run["labels"])
-    for name in estimator.code:
-        if callable(estimator._fitted_with[name]):
-            raise TypeError(
-                f"{name} is your own function, which cannot be saved and which the model needs: use pickle."
-            )
+    _check_functions(estimator)
+    tensors = _tensors(estimator)
     params, not_saved = {}, []
     for knob in fields(estimator):
         value = getattr(estimator, knob.name)
@@ -75,9 +63,6 @@ def save(estimator: Any, folder: str | os.PathLike[str], beside: dict[str, bytes
             params[knob.name] = os.fspath(value)
         elif not isinstance(value, (tuple, list)) or len(value):
             not_saved.append(knob.name)
-    network = estimator.model_.autoencoder
-    kind = next((kind for kind, cls in NETWORKS.items() if type(network) is cls), None)
-    own = network.module if isinstance(network, Wrapped) else network
     settings = {
         "format": FORMAT,
         "diffclust": __version__,
@@ -87,11 +72,7 @@ def save(estimator: Any, folder: str | os.PathLike[str], beside: dict[str, bytes
             name: estimator._fitted_with[name] for name in params if _is_plain(estimator._fitted_with[name])
         },
         "not_saved": not_saved,
-        "network": {
-            "kind": kind,
-            "module": type(own).__name__ if kind is None else None,
-            "config": network.config,
-        },
+        "network": _described_network(estimator.model_.autoencoder),
         "shape": asdict(estimator.shape_),
         "feature_names": getattr(estimator, "feature_names_in_", np.empty(0)).tolist(),
         "columns": None if getattr(estimator, "columns_", None) is None else estimator.columns_.to_dict(),
@@ -104,6 +85,38 @@ def save(estimator: Any, folder: str | os.PathLike[str], beside: dict[str, bytes
         TENSORS: save_tensors({name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()}),
     }
     write_folder(folder, {**blobs, **(beside or {})})
+
+
+def _check_functions(estimator: Any) -> None:
+    """Refuse a model that needs a function of the user's."""
+    for name in estimator.function_knobs:
+        if callable(estimator._fitted_with[name]):
+            raise TypeError(
+                f"{name} is your own function, which cannot be saved and which the model needs: use pickle."
+            )
+
+
+def _tensors(estimator: Any) -> dict[str, Tensor]:
+    """All fitted tensors by their names in the file."""
+    tensors = {f"model.{name}": value for name, value in estimator.model_.state_dict().items()}
+    tensors["labels_"] = torch.from_numpy(estimator.labels_)
+    tensors["cluster_centers_"] = torch.from_numpy(estimator.cluster_centers_)
+    if estimator.origin_ is not None:
+        tensors["origin_"] = torch.from_numpy(estimator.origin_)
+    tensors |= {f"stream.{name}": value for name, value in estimator.stream_state().items()}
+    statistics = vars(estimator).get("_outlier_statistics")
+    if statistics is not None:
+        tensors |= {f"outliers.{name}": value for name, value in statistics._asdict().items()}
+    for i, run in enumerate(estimator.runs_):
+        tensors[f"runs.{i}.labels"] = torch.from_numpy(run["labels"])
+    return tensors
+
+
+def _described_network(network: Autoencoder) -> dict[str, Any]:
+    """What builds the network again; of a user's own module only its name."""
+    kind = next((kind for kind, cls in NETWORKS.items() if type(network) is cls), None)
+    own = network.module if isinstance(network, Wrapped) else network
+    return {"kind": kind, "module": type(own).__name__ if kind is None else None, "config": network.config}
 
 
 def _is_plain(value: Any) -> bool:

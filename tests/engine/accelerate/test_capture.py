@@ -43,9 +43,9 @@ def exact(monkeypatch):
 def counted(monkeypatch):
     """How many steps were recorded."""
     made = []
-    record = capture.Steps._record
+    record = capture.StepRunner._record
     monkeypatch.setattr(
-        capture.Steps, "_record", lambda self, members: made.append(len(members)) or record(self, members)
+        capture.StepRunner, "_record", lambda self, members: made.append(len(members)) or record(self, members)
     )
     return made
 

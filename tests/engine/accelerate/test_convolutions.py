@@ -7,10 +7,10 @@ import torch
 from torch import nn
 
 from diffclust.engine.accelerate import convolutions
-from diffclust.engine.accelerate.aside import Aside
-from diffclust.engine.accelerate.convolutions import Later, Layer, convolve, group, known
+from diffclust.engine.accelerate.convolutions import DeferredGradients, Layer, convolve, group, known
 from diffclust.engine.accelerate.launch import has_triton
 from diffclust.engine.accelerate.layers import fused_layers
+from diffclust.engine.accelerate.side_stream import SideStream
 from diffclust.nn import ConvAutoencoder
 from diffclust.nn.chain import Chain
 
@@ -44,9 +44,9 @@ def everything(stack, x, run, weight):
 
 @pytest.mark.parametrize("half", [0, 1])
 @pytest.mark.parametrize("shape", [(1, 4, 4), pytest.param((3, 5, 6), marks=pytest.mark.gpu)])  # slow when interpreted
-@pytest.mark.parametrize("many", [convolutions.MANY, 0], ids=["few pixels", "many"])
+@pytest.mark.parametrize("many", [convolutions.FULL_GPU, 0], ids=["few pixels", "many"])
 def test_a_chain_is_its_layers(shape, half, many, monkeypatch):
-    monkeypatch.setattr(convolutions, "MANY", many)
+    monkeypatch.setattr(convolutions, "FULL_GPU", many)
     stack, x = stacks(shape)[half]
     plain, fused = copy.deepcopy(stack), copy.deepcopy(stack)
     (layers,) = group(fused)
@@ -77,17 +77,21 @@ def test_gradients_that_are_waited_for_at_the_end(uses, monkeypatch):
     plain = copy.deepcopy(chains)
     plain(x).square().sum().mul(uses).backward()
     monkeypatch.setattr(
-        Later, "__init__", watched(Later.__init__, lambda self, *_: self.aside.__dict__.update(seen=seen))
+        DeferredGradients,
+        "__init__",
+        watched(DeferredGradients.__init__, lambda self, *_: self.side.__dict__.update(seen=seen)),
     )
     monkeypatch.setattr(
-        Aside, "join", watched(Aside.join, lambda self: seen.append("later" if hasattr(self, "seen") else "now"))
+        SideStream,
+        "join",
+        watched(SideStream.join, lambda self: seen.append("later" if hasattr(self, "seen") else "now")),
     )
     monkeypatch.setattr(
         convolutions, "_weight_gradient", watched(convolutions._weight_gradient, lambda *_: seen.append("gradient"))
     )
-    later = Later(chains, x.device)
+    deferred = DeferredGradients(chains, x.device)
     runs = [next(iter(group(chain))) for chain in chains]
-    (sum(convolve(convolve(x, runs[0], later), runs[1], later).square().sum() for _ in range(uses))).backward()
+    (sum(convolve(convolve(x, runs[0], deferred), runs[1], deferred).square().sum() for _ in range(uses))).backward()
     assert seen[-1] == "later"
     assert seen.count("gradient") == 2 * uses
     assert seen.count("now") == 2 * (uses - 1)

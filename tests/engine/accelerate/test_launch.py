@@ -3,27 +3,27 @@
 import pytest
 import torch
 
-from diffclust.engine.accelerate.aside import Aside, has_room, side_by_side
 from diffclust.engine.accelerate.launch import can_rehearse, rehearsal
+from diffclust.engine.accelerate.side_stream import SideStream, runs_alone, side_by_side
 from diffclust.engine.accelerate.sphere import FusedSphere
 from diffclust.nn.cluster import PlainSphere
 
 
 def test_several_runs_leave_no_room():
-    assert has_room()
+    assert runs_alone()
     with side_by_side(5):
-        assert not has_room()
+        assert not runs_alone()
         with side_by_side(1):
-            assert has_room()
-    assert has_room()
+            assert runs_alone()
+    assert runs_alone()
 
 
 def test_on_a_cpu_nothing_is_aside():
-    aside = Aside(torch.device("cpu"))
-    with aside.beside(torch.ones(1)):
+    side = SideStream(torch.device("cpu"))
+    with side.overlap(torch.ones(1)):
         pass
-    aside.join()
-    assert aside.main is None
+    side.join()
+    assert side.main is None
 
 
 @pytest.mark.gpu

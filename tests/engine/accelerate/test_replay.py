@@ -20,7 +20,7 @@ from diffclust.engine.runtime import Randomness
 CPU = torch.device("cpu")
 CURE = (
     "These change between steps of one graph_key: put them into graph_key, or make them buffers and fill those. "
-    "To let a part rest, name it in `resting`, which is part of the key; never switch requires_grad."
+    "To let a part rest, name it in `frozen_parts`, which is part of the key; never switch requires_grad."
 )
 OF_PYTHON = ("__dict__", "__class__")
 OF_MODULES = ("_parameters", "_buffers", "_modules")  # what is in them is watched by its own name
@@ -228,7 +228,7 @@ class OfTheStep(Toy):
 class Decaying(Flag):
     """Another rate is another recording."""
 
-    def rate(self, epoch):
+    def lr_factor(self, epoch):
         return 1 / (1 + epoch)
 
 

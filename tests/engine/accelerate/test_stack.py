@@ -11,7 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 from conftest import OWN_STOP, train
 from diffclust import DCN, DEC, IDEC, TELL, AEKMeans, CrossMetric, DeepKMeans
 from diffclust.engine import runtime
-from diffclust.engine.accelerate.capture import Steps
+from diffclust.engine.accelerate.capture import StepRunner
 from diffclust.engine.accelerate.stack import Stack, stack_key_of
 from diffclust.engine.data import Data
 from diffclust.engine.phase import Phase
@@ -226,13 +226,13 @@ def test_a_loss_of_ones_own_is_not_stacked_by_an_inherited_word(data, kind, stac
 
 def test_stacks_end_with_their_phases_and_members(data, monkeypatch):
     phases = [phase_of(DCN, {}, n, data, epochs=n) for n in (1, 2, 4)]
-    sizes, epoch = [], Steps.epoch
+    sizes, epoch = [], StepRunner.epoch
 
     def counted(steps, members):
         epoch(steps, members)
         sizes.append([len(stack.members) for stack in steps.stacks.values()])
 
-    monkeypatch.setattr(Steps, "epoch", counted)
+    monkeypatch.setattr(StepRunner, "epoch", counted)
     learn(phases, stack=True)
     assert sizes == [[3], [2], [], []]
     for phase in phases:

@@ -6,17 +6,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .aside import Aside, has_room
 from .launch import has_triton, launch
+from .side_stream import SideStream, runs_alone
 
 BLOCK = 1024  # numbers a program of the kernel works on
-LARGE = 2**16  # numbers: a parameter of so many is worth a launch of its own
+LAUNCH_ALONE_FROM = 2**16  # numbers of a parameter, from which on a launch of its own pays
 
 
 class Adadelta(torch.optim.Adadelta):
-    """torch's Adadelta, with fewer passes over the memory. On a GPU the moments of all parameters lie in one tensor
-    each, so that a step is a dozen launches however many parameters there are, and with Triton three; there a large
-    parameter has a launch of its own, which reads and writes each of its numbers once."""
+    """torch's Adadelta, with fewer passes over the memory. On a GPU each moment is one tensor for all parameters, so a
+    step takes a dozen launches for any number of parameters, and three with Triton. With Triton, a large parameter has
+    a launch of its own that reads and writes each number once."""
 
     def __init__(self, parameters: Any, **options: Any) -> None:
         super().__init__(parameters, **options)
@@ -38,8 +38,8 @@ class Adadelta(torch.optim.Adadelta):
             if small and not self.flat:
                 self._flatten(small)
             if len(small) == len(self.members) and all(a is b for a, b in zip(small, self.members, strict=True)):
-                aside = Aside(members[0].device, wanted=has_room())
-                with aside.beside():
+                side = SideStream(members[0].device, wanted=runs_alone())
+                with side.overlap():
                     for p in members:
                         if self._moves_alone(p):
                             _move_at_once(p, self._state_of(p), group)
@@ -49,8 +49,8 @@ class Adadelta(torch.optim.Adadelta):
                     advance = _advance_at_once if has_triton() else _advance
                     delta = advance(gradient, self.flat["square_avg"], self.flat["acc_delta"], group)
                     torch._foreach_add_(small, self._views(delta), alpha=-group["lr"])
-                aside.join()
-                return None  # else another graph_key's parameters: the same moments, one by one
+                side.join()
+                return None  # otherwise other parameters have gradients, by another graph_key: one by one
         elif simple and all(p.device.type == "cpu" for p in members):
             for p in members:
                 state = self._state_of(p)
@@ -61,7 +61,11 @@ class Adadelta(torch.optim.Adadelta):
 
     def _moves_alone(self, p: Tensor) -> bool:
         tensors = (p, p.grad, *(self.state[p][name] for name in ("square_avg", "acc_delta") if self.state[p]))
-        return has_triton() and p.numel() >= LARGE and all(t is not None and t.is_contiguous() for t in tensors)
+        return (
+            has_triton()
+            and p.numel() >= LAUNCH_ALONE_FROM
+            and all(t is not None and t.is_contiguous() for t in tensors)
+        )
 
     def _state_of(self, p: Tensor) -> dict[str, Tensor]:
         state = self.state[p]
@@ -72,7 +76,7 @@ class Adadelta(torch.optim.Adadelta):
         return state
 
     def _flatten(self, members: list[Tensor]) -> None:
-        """Move what moments there are into common tensors, of which the state then holds views."""
+        """Copy the moments into common tensors; the state then holds views of them."""
         self.members = members
         size = sum(p.numel() for p in members)
         self.flat = {name: members[0].new_zeros(size) for name in ("gradient", "square_avg", "acc_delta")}
@@ -91,7 +95,7 @@ class Adadelta(torch.optim.Adadelta):
 
 
 def _advance(gradient: Tensor, square: Tensor, travelled: Tensor, group: dict[str, Any]) -> Tensor:
-    """Bring both moments up to date, and give the step: torch's, with one root for two."""
+    """Update both moments and return the step: torch's formula, with one square root in place of two."""
     rho, eps = group["rho"], group["eps"]
     square.mul_(rho).addcmul_(gradient, gradient, value=1 - rho)
     delta = (travelled + eps).div_(square + eps).sqrt_().mul_(gradient)
@@ -100,7 +104,7 @@ def _advance(gradient: Tensor, square: Tensor, travelled: Tensor, group: dict[st
 
 
 def _advance_at_once(gradient: Tensor, square: Tensor, travelled: Tensor, group: dict[str, Any]) -> Tensor:
-    """The same by one kernel; the step takes the gradient's place."""
+    """The same by one kernel; the step overwrites the gradient."""
     _launch(gradient, gradient, square, travelled, group, moves=False)
     return gradient
 

@@ -1,9 +1,9 @@
-"""How an epoch's steps are run: one after the other, or on a GPU recorded once and replayed.
+"""Run the steps of an epoch: one by one, or on a GPU captured once as a CUDA graph and replayed.
 
-A step of these methods is some hundred small kernels, and launching them takes far longer than running them. A CUDA
-graph holds the whole step, forward to centre update, and costs one launch. The steps of several runs are branches of
-one graph: each computes what it would compute alone, up to rounding, and the GPU fills itself with all of them. Runs
-that can be stacked share a branch.
+A step consists of some hundred small kernels, and launching them takes far longer than running them. A CUDA graph holds
+the whole step, from the forward pass to the update of the centres, and costs one launch. The steps of several runs are
+branches of one graph, which the GPU runs at the same time; each computes what it would compute alone, up to rounding.
+Runs that can be stacked share a branch.
 """
 
 import contextlib
@@ -16,28 +16,28 @@ import torch
 
 from ..phase import GraphKey, Phase
 from ..runtime import Randomness
-from .aside import side_by_side
+from .side_stream import side_by_side
 from .stack import Members, Stack, stack_key_of
 
-WARM_UP = 3  # steps run as they are before one is recorded: libraries choose kernels, optimisers allot their state
-FEWEST = 200  # replays a recording should serve to be worth its making
+WARM_UP_STEPS = 3  # before a step is captured: libraries choose kernels, optimisers allocate their state
+MIN_REPLAYS = 200  # expected replays from which on capturing a step pays
 
 
-class Steps:
-    """Runs epochs; keeps the recordings."""
+class StepRunner:
+    """Runs epochs, and keeps the captured graphs."""
 
     def __init__(
         self, device: torch.device, *, expected: int = 0, capture: bool | None = None, stack: bool | None = None
     ) -> None:
-        """Nothing is recorded yet.
+        """Nothing is captured yet.
 
         Args:
-            expected: steps the whole work will take; few are not worth recording.
-            capture: whether to record; None: as `expected` says.
-            stack: whether runs are stacked that can be; None: where they are recorded.
+            expected: expected number of steps; capturing pays only for many.
+            capture: whether to capture steps; None: decide by `expected`.
+            stack: whether to stack runs that can be stacked; None: if steps are captured.
         """
         self.device = device
-        self.captures = device.type == "cuda" and (expected >= FEWEST if capture is None else capture)
+        self.captures = device.type == "cuda" and (expected >= MIN_REPLAYS if capture is None else capture)
         self.stacking = self.captures if stack is None else stack
         self.stacks: dict[tuple[int, ...], Stack] = {}  # by their members
         self.graphs: dict[tuple[GraphKey, ...], torch.cuda.CUDAGraph] = {}
@@ -65,7 +65,7 @@ class Steps:
 
     def _step(self, members: Members) -> None:
         with contextlib.ExitStack() as contexts:
-            if self.side is not None:  # where autograd is to be recorded, it must not have met the default stream
+            if self.side is not None:  # autograd can be captured only if it has never run on the default stream
                 self.side.wait_stream(torch.cuda.current_stream(self.device))
                 contexts.enter_context(torch.cuda.stream(self.side))
             for branch in self._branches(members):
@@ -74,17 +74,19 @@ class Steps:
             torch.cuda.current_stream(self.device).wait_stream(self.side)
 
     def _branches(self, members: Members) -> list[Callable[[], None]]:
-        """A step of all members, in parts that know nothing of one another."""
+        """One step of all members, as independent functions."""
         alike: dict[Any, list[tuple[Phase, Randomness]]] = {}
         for phase, randomness in members:
             key = stack_key_of(phase) if self.stacking else None
             alike.setdefault(id(phase) if key is None else key, []).append((phase, randomness))
-        return [self._stack(group).step if len(group) > 1 else partial(_alone, *group[0]) for group in alike.values()]
+        return [
+            self._stack(group).step if len(group) > 1 else partial(_step_alone, *group[0]) for group in alike.values()
+        ]
 
     def _stack(self, group: Members) -> Stack:
         key = tuple(id(phase) for phase, _ in group)
         if key not in self.stacks:
-            moved = set(key)  # their tensors are elsewhere from here on
+            moved = set(key)  # stacking moves their tensors, so older stacks and graphs of them are invalid
             self.stacks = {old: stack for old, stack in self.stacks.items() if moved.isdisjoint(old)}
             self.graphs = {
                 old: graph for old, graph in self.graphs.items() if moved.isdisjoint(identity for identity, *_ in old)
@@ -93,12 +95,12 @@ class Steps:
         return self.stacks[key]
 
     def _recording(self, members: Members) -> torch.cuda.CUDAGraph | None:
-        """A step of all members as a graph, once it is warm."""
+        """The graph of a step of all members, once it is warmed up; None: run the step itself."""
         key = tuple(phase.graph_key for phase, _ in members)
         if key in self.graphs:
             return self.graphs[key]
         self.warmth[key] += 1
-        if self.warmth[key] <= WARM_UP:
+        if self.warmth[key] <= WARM_UP_STEPS:
             return None
         states = [randomness.cuda.get_state() for _, randomness in members if randomness.cuda is not None]
         try:
@@ -118,7 +120,7 @@ class Steps:
 
     def _record(self, members: Members) -> torch.cuda.CUDAGraph:
         graph = torch.cuda.CUDAGraph()
-        pool = next(iter(self.graphs.values())).pool() if self.graphs else None  # only one of them runs at a time
+        pool = next(iter(self.graphs.values())).pool() if self.graphs else None  # shared: one graph runs at a time
         for _, randomness in members:
             graph.register_generator_state(randomness.cuda)
         torch.cuda.synchronize(self.device)
@@ -136,7 +138,7 @@ class Steps:
         return graph
 
     def _forget(self, members: Members) -> None:
-        """Drop recordings of phases that are over, or of learning rates they no longer have."""
+        """Drop graphs of phases that are over, and of former learning rates."""
         current = {phase.graph_key[0]: phase.graph_key[2] for phase, _ in members}
         self.graphs = {
             key: graph
@@ -145,7 +147,7 @@ class Steps:
         }
 
 
-def _alone(phase: Phase, randomness: Randomness) -> None:
+def _step_alone(phase: Phase, randomness: Randomness) -> None:
     phase.leave_stack()
     with randomness.borrowed():
         phase.step()

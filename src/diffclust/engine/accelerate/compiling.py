@@ -1,8 +1,8 @@
-"""Compile Triton kernels ahead, by processes that know nothing but Triton: what they leave is found in its cache.
+"""Compile Triton kernels ahead of their first launch, in processes that import only Triton, into Triton's cache.
 
-Run as a script, so that neither torch nor this package is imported, and the processes can be forked. It reads from its
-standard input, as JSON: the folder of the kernels, the GPU to compile for, and for each process, of each kernel what
-Triton calls its specialization data.
+This is run as a script, so that neither torch nor this package is imported and processes can be forked. It reads JSON
+from standard input: the folder of the kernels, the GPU to compile for, and for each process a list of kernels, each by
+what Triton calls its specialization data.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ import triton.language as tl
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource, compile
 
-PACKAGE = "accelerate"  # this folder, without what is above it
+PACKAGE = "accelerate"  # this folder, as a package without its parents
 
 
 def _tuples(value: Any) -> Any:
@@ -40,14 +40,14 @@ def _compile(each: dict[str, Any], target: GPUTarget) -> None:
     )
     options = {name: _tuples(value) for name, value in each["options"].items()}
     compiled = compile(source, target=target, options=options)
-    with contextlib.suppress(Exception):  # what starts a kernel is compiled too, by the C compiler
+    with contextlib.suppress(Exception):  # also compile the launcher, which needs a C compiler
         from triton.backends.nvidia.driver import CudaLauncher
 
         CudaLauncher(source, compiled.metadata)
 
 
 def main() -> int:
-    """0 where all are compiled."""
+    """Exit code 0 if all kernels were compiled."""
     task = json.load(sys.stdin)
     package = ModuleType(PACKAGE)
     package.__path__ = [task["folder"]]

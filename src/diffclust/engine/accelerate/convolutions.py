@@ -1,4 +1,4 @@
-"""Chains of 3x3 convolutions, batch norms and ReLUs as few kernels: training in bf16 on a GPU, by Triton."""
+"""Sequences of 3x3 convolutions, batch norms and ReLUs in a few Triton kernels, for training in bf16 on a GPU."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -8,17 +8,17 @@ import torch
 from torch import Tensor, nn
 
 from ...nn.chain import Chain
-from .aside import Aside
 from .launch import launch
+from .side_stream import SideStream
 
-ROWS, WARPS = 128, 4  # pixels a program works on, and with how many warps: the best of eight choices on an H200
-MANY = 132  # programs: with fewer, smaller ones fill more of a GPU
-CHUNKS = 88  # programs a weight's gradient is split over, three times: a program for each row of taps
+ROWS, WARPS = 128, 4  # pixels per program, and its warps: the best of eight choices on an H200
+FULL_GPU = 132  # programs that fill a GPU: with fewer, each gets half of the pixels
+CHUNKS = 88  # parts of a weight gradient's sum over pixels; each has three programs, one per row of the 3x3 kernel
 
 
 @dataclass(frozen=True, eq=False)
 class Layer:
-    """A convolution of the kind the kernels know, and the batch norm before its ReLU, if it has them."""
+    """A convolution that the kernels support, with the batch norm before its ReLU if there are these."""
 
     convolution: nn.Conv2d | nn.ConvTranspose2d
     norm: nn.BatchNorm2d | None
@@ -53,7 +53,7 @@ def known(module: nn.Module) -> bool:
 
 
 def group(modules: Iterable[nn.Module]) -> Iterator[nn.Module | list[Layer]]:
-    """Runs of known convolutions as lists of layers, everything else as it is."""
+    """Group consecutive supported convolutions into lists of layers; yield all other modules unchanged."""
     modules, run = list(modules), []
     while modules:
         module = modules.pop(0)
@@ -84,61 +84,63 @@ def _parameters(layers: list[Layer]) -> list[Tensor]:
     return found
 
 
-class Later:
-    """The parameters of a model's convolutions, as a step uses them. Their gradients run beside all of the backward
-    pass, and are waited for at its end: autograd goes back through nodes in the reverse of the order in which they were
-    made, and this one is made before those of the layers."""
+class DeferredGradients:
+    """The parameters of a model's convolutions for one step. Their gradients are computed on a side stream during the
+    backward pass and waited for at its end: autograd visits nodes in reverse order of creation, and this node is
+    created before those of the layers."""
 
     def __init__(self, model: nn.Module, device: torch.device) -> None:
         chains = [module for module in model.modules() if isinstance(module, Chain)]
         runs = [part for chain in chains for part in group(chain) if isinstance(part, list)]
         parameters = [p for run in runs for p in _parameters(run) if p.requires_grad]
-        self.aside = Aside(device, long=True)
-        self.known = dict(zip(parameters, _Later.apply(self.aside, *parameters), strict=True)) if parameters else {}
+        self.side = SideStream(device, long=True)
+        self.known = (
+            dict(zip(parameters, _DeferredGradients.apply(self.side, *parameters), strict=True)) if parameters else {}
+        )
 
     def take(self, parameters: list[Tensor]) -> list[Tensor] | None:
-        """Once: gradients of two uses would be added up before they are there."""
+        """The parameters, each only once: autograd would add up gradients of two uses before they are computed."""
         if not all(p in self.known for p in parameters):
             return None
         return [self.known.pop(p) for p in parameters]
 
 
-class _Later(torch.autograd.Function):
+class _DeferredGradients(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, aside: Aside, *parameters: Tensor) -> tuple[Tensor, ...]:
-        ctx.aside = aside
+    def forward(ctx: Any, side: SideStream, *parameters: Tensor) -> tuple[Tensor, ...]:
+        ctx.side = side
         ctx.set_materialize_grads(False)
         return tuple(p.view_as(p) for p in parameters)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
-        ctx.aside.join()
+        ctx.side.join()
         return None, *gradients
 
 
-def convolve(x: Tensor, layers: list[Layer], later: Later | None = None) -> Tensor:
+def convolve(x: Tensor, layers: list[Layer], deferred: DeferredGradients | None = None) -> Tensor:
     """The layers on images (b, c, h, w), differentiable."""
     parameters = _parameters(layers)
-    taken = later.take(parameters) if later is not None else None
-    if later is None or taken is None:
+    taken = deferred.take(parameters) if deferred is not None else None
+    if deferred is None or taken is None:
         return _Convolutions.apply(x, layers, None, *parameters)
-    return _Convolutions.apply(x, layers, later.aside, *taken)
+    return _Convolutions.apply(x, layers, deferred.side, *taken)
 
 
 def _padded(channels: int) -> int:
-    """To what the tensor cores take."""
+    """Round up to a size that tensor cores support."""
     return max(16, 1 << (channels - 1).bit_length())
 
 
 @dataclass(eq=False)
 class Normed:
-    """A layer's output before batch norm and ReLU, (b, h, w, c), and what they do to it."""
+    """A layer's output before batch norm and ReLU, (b, h, w, c), with the numbers to apply them."""
 
     y: Tensor
     numbers: Tensor | None = None  # (4, c): scale, shift, mean, 1 / standard deviation
 
     def row(self, i: int) -> Tensor:
-        return self.y if self.numbers is None else self.numbers[i]  # any pointer will do for what is not read
+        return self.y if self.numbers is None else self.numbers[i]  # any pointer will do: it is not read
 
 
 def _gather(
@@ -146,8 +148,8 @@ def _gather(
     stride: int, backward: bool, across: tuple[int, int], bias: Tensor | None = None,
     sums: bool = False, below: Normed | None = None,
 ) -> tuple[Tensor, Tensor | None]:  # fmt: skip
-    """One launch of `convolve`: the output `(b, *shape)` and the partial sums its epilogue took. `across`: the weight's
-    dimensions of input and output channels."""
+    """Launch `convolve`: the output `(b, *shape)` and the partial sums of its epilogue. `across`: which dimensions of
+    the weight are input and output channels."""
     from . import kernels
 
     b, x_height, x_width, c_in = x.y.shape
@@ -164,8 +166,8 @@ def _gather(
         return y, None
     split = backward and stride == 2
     pixels = b * ((y_height + 1) // 2) * ((y_width + 1) // 2) if split else b * y_height * y_width
-    at_once = split and c_in > 1 and pixels > MANY * ROWS
-    rows = ROWS if (4 if split else 1) * pixels > MANY * ROWS else ROWS // 2
+    at_once = split and c_in > 1 and pixels > FULL_GPU * ROWS
+    rows = ROWS if (4 if split else 1) * pixels > FULL_GPU * ROWS else ROWS // 2
     grid = (-(-pixels // rows), 4 if split and not at_once else 1)
     programs = grid[0] * (4 if split else 1)
     partial = y.new_empty(2, c_out, programs, dtype=torch.float32) if sums or below else None
@@ -186,7 +188,7 @@ def _gather(
 
 class _Convolutions(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, layers: list[Layer], aside: Aside | None, *parameters: Tensor) -> Tensor:
+    def forward(ctx: Any, x: Tensor, layers: list[Layer], side: SideStream | None, *parameters: Tensor) -> Tensor:
         from . import kernels
 
         inputs = [Normed(x.permute(0, 2, 3, 1).contiguous())]
@@ -207,7 +209,7 @@ class _Convolutions(torch.autograd.Function):
                     C=shape[2], BLOCK=2048,
                 )  # fmt: skip
                 inputs[-1] = Normed(y, numbers)
-        ctx.inputs, ctx.layers, ctx.aside = inputs, layers, aside
+        ctx.inputs, ctx.layers, ctx.side = inputs, layers, side
         last = inputs[-1]
         out = last.y
         if last.numbers is not None:
@@ -243,7 +245,7 @@ class _Convolutions(torch.autograd.Function):
             )
             g = masked
         found: list[Tensor | None] = []
-        aside = ctx.aside or Aside(g.device)
+        side = ctx.side or SideStream(g.device)
         for layer, source, result in reversed(list(zip(layers, inputs[:-1], inputs[1:], strict=True))):
             c = g.shape[3]
             of_norm: list[Tensor | None] = []
@@ -256,8 +258,8 @@ class _Convolutions(torch.autograd.Function):
                 )  # fmt: skip
                 _affine(g, result.y, g, *numbers[:3], relu=False, both=True)
                 of_norm = [numbers[3], numbers[4]]
-            with aside.beside(g, source.y, source.row(0)):
-                # batch norm takes any constant out again
+            with side.overlap(g, source.y, source.row(0)):
+                # before a batch norm a bias has no effect
                 of_bias = None if of_norm else g.sum((0, 1, 2), dtype=torch.float32)
                 found = [_weight_gradient(layer, source, g), of_bias, *of_norm, *found]
             if source is inputs[0] and not ctx.needs_input_grad[0]:
@@ -267,8 +269,8 @@ class _Convolutions(torch.autograd.Function):
                 backward=not layer.transposed, across=(1, 0) if layer.transposed else (0, 1),
                 below=source if source.numbers is not None else None,
             )  # fmt: skip
-        if ctx.aside is None:
-            aside.join()
+        if ctx.side is None:
+            side.join()
         return g.permute(0, 3, 1, 2) if ctx.needs_input_grad[0] else None, None, None, *found
 
 
@@ -304,7 +306,7 @@ def _affine(
 
 
 def _weight_gradient(layer: Layer, source: Normed, g: Tensor) -> Tensor:
-    """A convolution moves over its input, a transposed one over its output's gradient."""
+    """The gradient of the weight: a convolution slides over its input, a transposed one over the output's gradient."""
     from . import kernels
 
     fixed, moved = (source.y, g) if layer.transposed else (g, source.y)

@@ -1,8 +1,8 @@
-"""Linear layers with ReLU and dropout between them as few kernels: training in bf16 on a GPU.
+"""Linear layers with ReLU and dropout in a few kernels, for training in bf16 on a GPU.
 
-On their own these layers are small, and what counts is how many kernels a step has. Autocast turns every weight into
-bf16 and every gradient back by a kernel each; here all weights are turned at once, products give float32 gradients
-themselves, and one kernel passes a gradient through dropout and ReLU while it adds up the bias's.
+These layers are small, so the time of a step depends on its number of kernels. Autocast needs a kernel to cast each
+weight to bf16 and one to cast each gradient back. Here all weights are cast at once, matrix products return float32
+gradients, and one kernel computes the gradient through dropout and ReLU together with the bias gradient.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,11 +13,11 @@ import torch
 from torch import Tensor, nn
 
 from ...nn.chain import Chain
-from .aside import Aside, has_room
 from .launch import launch
+from .side_stream import SideStream, runs_alone
 
 ROWS, COLUMNS = 256, 16  # of the tiles a program works on
-SMALL = 2**18  # numbers: the gradients of weights up to here leave room on the GPU for something beside them
+OVERLAP_UP_TO = 2**18  # numbers of a weight, up to which its gradient leaves room on the GPU for other work
 
 T = TypeVar("T")
 
@@ -32,7 +32,7 @@ class Dense:
 
 
 def group_dense(parts: Iterable[nn.Module | T]) -> Iterator[nn.Module | T | list[Dense]]:
-    """Runs of linear layers as lists, everything else as it is."""
+    """Group consecutive linear layers into lists; yield everything else unchanged."""
     waiting = list(parts)
     run: list[Dense] = []
     while waiting:
@@ -56,37 +56,36 @@ def group_dense(parts: Iterable[nn.Module | T]) -> Iterator[nn.Module | T | list
         yield run
 
 
-class Copies:
-    """The weights of a model's linear layers in bf16: all of them turned by one kernel, beside whatever comes before
-    the first of these layers."""
+class CastWeights:
+    """The weights of a model's linear layers, cast to bf16 by one kernel on a side stream."""
 
     def __init__(self, model: nn.Module, device: torch.device) -> None:
         chains = [module for module in model.modules() if isinstance(module, Chain)]
         weights = [p for chain in chains for layer in chain if type(layer) is nn.Linear for p in layer.parameters()]
-        self.aside = Aside(device, wanted=has_room())
+        self.side = SideStream(device, wanted=runs_alone())
         self.known: dict[Tensor, Tensor] = {}
         if weights:
-            with self.aside.beside():
-                self.known = dict(zip(weights, _turned(weights, torch.bfloat16), strict=True))
+            with self.side.overlap():
+                self.known = dict(zip(weights, _cast(weights, torch.bfloat16), strict=True))
 
     def take(self, weights: list[Tensor], dtype: torch.dtype) -> list[Tensor]:
-        self.aside.join()
+        self.side.join()
         if dtype == torch.bfloat16 and all(weight in self.known for weight in weights):
             return [self.known[weight] for weight in weights]
-        return _turned(weights, dtype)
+        return _cast(weights, dtype)
 
 
 @torch.no_grad()
-def _turned(weights: Sequence[Tensor], dtype: torch.dtype) -> list[Tensor]:
+def _cast(weights: Sequence[Tensor], dtype: torch.dtype) -> list[Tensor]:
     used = [torch.empty_like(weight, dtype=dtype) for weight in weights]
     torch._foreach_copy_(used, list(weights))
     return used
 
 
-def connect(x: Tensor, layers: list[Dense], copies: Copies | None = None) -> Tensor:
-    """The layers on rows (b, d), differentiable, in the rows' own precision."""
+def connect(x: Tensor, layers: list[Dense], cast_weights: CastWeights | None = None) -> Tensor:
+    """Apply the layers to rows (b, d), differentiably, in the precision of the rows."""
     parameters = [p for layer in layers for p in (layer.linear.weight, layer.linear.bias)]
-    used = _turned(parameters, x.dtype) if copies is None else copies.take(parameters, x.dtype)
+    used = _cast(parameters, x.dtype) if cast_weights is None else cast_weights.take(parameters, x.dtype)
     return _Connections.apply(x, layers, used, *parameters)
 
 
@@ -108,17 +107,17 @@ class _Connections(torch.autograd.Function):
         values, weights = saved[: len(layers) + 1], saved[len(layers) + 1 :]
         g = gradients[0].to(values[0].dtype).contiguous()
         found: list[Tensor | None] = []
-        aside = Aside(g.device, wanted=has_room() and max(weight.numel() for weight in weights) <= SMALL)
+        side = SideStream(g.device, wanted=runs_alone() and max(weight.numel() for weight in weights) <= OVERLAP_UP_TO)
         for i, layer in reversed(list(enumerate(layers))):
             g, of_bias = _through(g, values[i + 1], layer)
-            with aside.beside(g):
+            with side.overlap(g):
                 of_weight = _product(g.T, values[i]) if ctx.needs_input_grad[3 + 2 * i] else None
             found = [of_weight, of_bias, *found]
             if not any(ctx.needs_input_grad[: 3 + 2 * i]):
-                aside.join()
+                side.join()
                 return None, None, None, *[None] * (2 * i), *found
             g = g @ weights[i]
-        aside.join()
+        side.join()
         return g, None, None, *found
 
 
@@ -128,7 +127,8 @@ def _product(a: Tensor, b: Tensor) -> Tensor:
 
 
 def _through(g: Tensor, y: Tensor, layer: Dense) -> tuple[Tensor, Tensor]:
-    """The gradient before ReLU and dropout, which let pass where their result y is positive, and its sum over rows."""
+    """The gradient before ReLU and dropout, which pass it on where their output y is positive, and its sum over
+    rows."""
     from . import small_kernels as kernels
 
     rows, columns = g.shape

@@ -1,4 +1,4 @@
-"""Launching Triton kernels, and compiling them ahead of the first launch, several at once."""
+"""Launch Triton kernels, and compile them before their first launch, several at once."""
 
 import contextlib
 import functools
@@ -14,10 +14,10 @@ from typing import Any
 
 import torch
 
-from .aside import has_room
+from .side_stream import runs_alone
 
 FOLDER = Path(__file__).parent
-MOST = 16  # processes that compile
+MAX_PROCESSES = 16  # processes that compile
 _rehearsing = False
 
 
@@ -27,13 +27,14 @@ def has_triton() -> bool:
 
 
 def takes_kernels(x: torch.Tensor) -> bool:
-    """Whether kernels run where this tensor is: on a GPU, or anywhere if Triton interprets them."""
+    """Whether kernels can run on this tensor: it is on a GPU, or Triton interprets kernels."""
     return x.is_cuda or os.environ.get("TRITON_INTERPRET") == "1"
 
 
 @functools.cache
 def _can_overlap() -> bool:
-    """Whether a kernel may come onto the GPU before the last one has ended: from NVIDIA's Hopper on, if Triton can."""
+    """Whether a kernel may start before the previous one has ended (programmatic dependent launch): from NVIDIA's
+    Hopper on, if Triton supports it."""
     if not torch.cuda.is_available() or torch.version.hip or torch.cuda.get_device_capability() < (9, 0):
         return False
     from triton.backends.nvidia.compiler import CUDAOptions
@@ -43,8 +44,8 @@ def _can_overlap() -> bool:
 
 
 def launch(kernel: Any, grid: tuple[int, ...], *arguments: Any, **options: Any) -> None:
-    """`kernel[grid](...)`, where the first of the arguments is; in a rehearsal nothing is run."""
-    options |= {"PDL": True, "launch_pdl": True} if has_room() and _can_overlap() else {"PDL": False}
+    """`kernel[grid](...)` on the device of the first argument; inside `rehearsal` nothing is run."""
+    options |= {"PDL": True, "launch_pdl": True} if runs_alone() and _can_overlap() else {"PDL": False}
     with torch.cuda.device_of(arguments[0]):  # Triton takes the current device
         if _rehearsing:
             kernel.warmup(*arguments, grid=grid, **options)
@@ -59,8 +60,8 @@ def can_rehearse() -> bool:
 
 @contextlib.contextmanager
 def rehearsal() -> Iterator[None]:
-    """Inside, kernels are not launched; at the end all those are compiled that would have been and that Triton's cache
-    does not hold, by several processes. One by one at their first launches they would take five times as long."""
+    """A context in which kernels are not launched but collected; at its end those that are not in Triton's cache are
+    compiled by several processes. Compiling them one by one at their first launch takes five times as long."""
     from triton import knobs  # not in old versions: `can_rehearse`
 
     global _rehearsing
@@ -68,7 +69,7 @@ def rehearsal() -> Iterator[None]:
 
     def note(compile: dict[str, Any], **_: Any) -> bool:
         found[compile["specialization_data"]] = None
-        return True  # not now
+        return True  # do not compile now
 
     before, knobs.runtime.jit_cache_hook = knobs.runtime.jit_cache_hook, note
     _rehearsing = True
@@ -91,7 +92,7 @@ def _compile(specializations: list[str]) -> None:
     if not specializations or done.get_file("compiled") is not None:
         return
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    count = min(MOST, cores, len(specializations))
+    count = min(MAX_PROCESSES, cores, len(specializations))
     command = [sys.executable, str(FOLDER / "compiling.py")]
     task = {
         "folder": str(FOLDER),
@@ -99,7 +100,7 @@ def _compile(specializations: list[str]) -> None:
         "kernels": [sorted(specializations)[first::count] for first in range(count)],
     }
     environment = {**os.environ, "TRITON_CACHE_DIR": knobs.cache.dir}
-    with contextlib.suppress(OSError):  # what is not compiled here is at its first launch, which says what is wrong
+    with contextlib.suppress(OSError):  # a kernel that is not compiled here is at its first launch, with its error
         made = subprocess.run(command, input=json.dumps(task), env=environment, stderr=subprocess.DEVNULL, text=True)
         if made.returncode == 0:
             done.put(b"", "compiled")

@@ -1,4 +1,4 @@
-"""Rows on the unit sphere, and centres that move on it, by a kernel each."""
+"""Rows and moving centres on the unit sphere, in one kernel per operation."""
 
 from typing import Any
 
@@ -8,10 +8,10 @@ from torch import Tensor
 from ...nn.cluster import PlainSphere
 from .launch import launch, takes_kernels
 
-ROWS = 16  # a program works on
-WIDEST = 1024  # columns the kernels take: a row is one program's
+ROWS = 16  # rows per program
+WIDEST = 1024  # columns that the kernels support: one program holds whole rows
 EPS = 1e-12  # that of `F.normalize`
-MOST = 2**10, 64, 64  # rows, columns and centres that one program is enough for
+ONE_PROGRAM_UP_TO = 2**10, 64, 64  # rows, columns and centres that one program is enough for
 
 
 class _UnitRows(torch.autograd.Function):
@@ -105,11 +105,11 @@ class FusedSphere(PlainSphere):
 def _fits(x: Tensor) -> bool:
     """Whether the kernels take such rows."""
     rows = x.ndim == 2 and x.dtype == torch.float32 and 0 < x.shape[1] <= WIDEST and len(x) > 0
-    return rows and takes_kernels(x)  # other threads may ask a model on the CPU meanwhile
+    return rows and takes_kernels(x)  # another thread may use a model on the CPU at the same time
 
 
 def _small(z: Tensor, centers: int) -> bool:
-    sizes = zip((*z.shape, centers), MOST, strict=False)
+    sizes = zip((*z.shape, centers), ONE_PROGRAM_UP_TO, strict=False)
     return _fits(z) and z.is_contiguous() and all(size <= most for size, most in sizes)
 
 

@@ -1,8 +1,8 @@
-"""The steps of several runs as one, where their models differ in numbers alone.
+"""Take the steps of several runs as one, if their models differ only in tensor values.
 
-Side by side on a GPU every run launches its own kernels, hundreds a step, and each leaves most of the GPU idle. Here
-weights and buffers of all runs lie in common tensors, one beside the other, and `torch.vmap` takes every loss at once:
-a kernel works on all of them. A model holds views of its part, so that whatever else is done to it is done as ever.
+Side by side on a GPU, every run launches hundreds of kernels per step, and each leaves most of the GPU idle. Here the
+weights and buffers of all runs are stacked, and `torch.vmap` computes all losses at once, one kernel for all runs. Each
+model holds views of its part of the stack, so everything else works as without it.
 """
 
 import itertools
@@ -20,35 +20,36 @@ from ..runtime import Randomness, autocast
 
 Members = Sequence[tuple[Phase, Randomness]]
 
-# what each model of a stack does by itself
+# hooks that run for each model of a stack separately, so that `stack_key` need not cover them
 BESIDE_THE_LOSS = {
-    "prepare", "rate", "figures", "refresh", "reconstruct", "before_training", "before_epoch", "after_backward",
-    "after_step", "after_epoch", "after_training", "training_state", "load_training_state", "hold_centers",
+    "prepare", "lr_factor", "extra_metrics", "refresh", "reconstruct", "before_training", "before_epoch",
+    "after_backward", "after_step", "after_epoch", "after_training", "training_state", "load_training_state",
+    "freeze_centers",
 }  # fmt: skip
 
 
 def stack_key_of(phase: Phase) -> Hashable | None:
-    """Phases of one key can be stacked; None: this one cannot."""
+    """Phases with equal keys can be stacked. None: this phase cannot."""
     model, data = phase.model, phase.data
     key = None if _inherits_stack_key(model) else model.stack_key()
     if key is None or phase.optimizer is None or not data.processes.alone:
         return None
-    told = None if data.knowledge is None else tuple(part.shape for part in data.knowledge)
-    sizes = data.steps, data.batch_size, data.row_shape, data.graph is not None, told
+    known = None if data.knowledge is None else tuple(part.shape for part in data.knowledge)
+    sizes = data.steps, data.batch_size, data.row_shape, data.graph is not None, known
     tensors = tuple((name, t.shape, t.dtype, t.requires_grad) for name, t in tensors_of(model).items())
     return type(model), key, sizes, tensors, model.step_key, phase.precision
 
 
 def _inherits_stack_key(model: Trainable) -> bool:
-    """Whether a subclass defines something that its loss may call but not its own `stack_key`: the inherited one does
-    not know what that depends on."""
+    """Whether a subclass defines something that `loss` may call without defining `stack_key`: the inherited key may not
+    cover what it depends on."""
     subclasses = itertools.takewhile(lambda cls: "stack_key" not in vars(cls), type(model).__mro__)
     defined = {name for cls in subclasses for name in vars(cls) if not name.startswith(("__", "_abc_"))}
     return bool(defined - BESIDE_THE_LOSS)
 
 
 class _Loss(nn.Module):
-    """`model.losses` as a module's forward, which `functional_call` wants."""
+    """A module whose forward is `model.losses`, as `functional_call` requires."""
 
     def __init__(self, model: Trainable) -> None:
         super().__init__()
@@ -75,7 +76,7 @@ class Stack:
         return functional_call(self.first, {**weights, **buffers}, (batch,))
 
     def step(self) -> None:
-        with self.members[0][1].borrowed():  # so that no other thread takes a step meanwhile
+        with self.members[0][1].borrowed():  # so that no other thread takes a step at the same time
             self._step()
 
     def _step(self) -> None:
@@ -93,21 +94,21 @@ class Stack:
             objective = torch.stack(list(losses.values())).sum()
         wanted = {name: weight for name, weight in self.weights.items() if weight.requires_grad}
         gradients: Sequence[Tensor | None] = [None] * len(wanted)
-        if objective.requires_grad or not first.model.resting:  # else nothing is left to learn
+        if objective.requires_grad or not first.model.frozen_parts:  # else nothing is left to learn
             gradients = torch.autograd.grad(objective, list(wanted.values()), allow_unused=True)
-        # laid out in memory as the weights are, which fused optimisers take for granted
+        # in the memory layout of the weights, as fused optimisers require
         known = {name: g.contiguous() for name, g in zip(wanted, gradients, strict=True) if g is not None}
         parts = {name: value.detach().unbind() for name, value in losses.items()}
         for place, ((phase, randomness), batch) in enumerate(zip(self.members, batches, strict=True)):
             for name, weight in self.each[place].items():
                 weight.grad = known[name][place] if name in known else None
             with randomness.borrowed():
-                phase.learn(batch, {name: values[place] for name, values in parts.items()})
+                phase.apply_gradients(batch, {name: values[place] for name, values in parts.items()})
 
 
 @torch.no_grad()
 def _join(each: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:
-    """Tensors of one name in a common one, of which they become views."""
+    """Stack tensors of the same name; the originals become views of the stack."""
     joint = {}
     for name, example in each[0].items():
         whole = torch.stack([tensors[name].detach() for tensors in each])

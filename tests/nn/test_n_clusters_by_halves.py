@@ -6,11 +6,11 @@ import torch
 from sklearn.metrics import adjusted_mutual_info_score, silhouette_samples
 
 from diffclust.metrics import accuracy
-from diffclust.nn import number
-from diffclust.nn.number import (
+from diffclust.nn import n_clusters
+from diffclust.nn.n_clusters import (
     NEXT_TO_BEST,
     NOTHING,
-    WINDOW,
+    VALLEY_WIDTH,
     Choice,
     View,
     agreement,
@@ -68,7 +68,7 @@ def test_breadth_counts_directions() -> None:
 
 
 def test_agreement_on_broad_rows_is_evidence_without_a_valley(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(number, "VALLEY", 0.0)
+    monkeypatch.setattr(n_clusters, "VALLEY", 0.0)
     torch.manual_seed(0)
     views = twice(6 * torch.eye(6).repeat_interleave(60, 0) + torch.randn(360, 6))
     assert choose_number(views, 10).n_clusters == 1
@@ -107,7 +107,7 @@ def test_a_valley_is_that_of_each_pair_alone() -> None:
             a, b = z[labels == i], z[labels == j]
             line = b.mean(0) - a.mean(0)
             place = (torch.cat([a, b]) - a.mean(0)) @ line / (line @ line)
-            start, middle, end = (int(((place - at).abs() < WINDOW).sum()) for at in (0, 0.5, 1))
+            start, middle, end = (int(((place - at).abs() < VALLEY_WIDTH).sum()) for at in (0, 0.5, 1))
             assert depth[i, j] == depth[j, i] == pytest.approx((middle + 1) / (min(start, end) + 1))
 
 

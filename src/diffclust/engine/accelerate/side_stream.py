@@ -1,8 +1,8 @@
-"""Work beside the main line of a step.
+"""Work on a second CUDA stream.
 
-A layer's input gradient is what the next layer waits for; the gradients of its weights are wanted at the end alone. On
-a stream of their own, which a recorded step keeps as a branch, they run beside it, where a small network leaves most
-of the GPU idle. Several runs side by side leave less: see `has_room`.
+In a backward pass the next layer waits only for the gradient of a layer's input; the gradients of its weights are
+needed at the end. On a second stream, which becomes a branch of a captured graph, they overlap with the rest: a small
+network leaves most of the GPU idle. With several runs side by side less is idle: see `runs_alone`.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ _runs = 1
 
 @contextlib.contextmanager
 def side_by_side(runs: int) -> Iterator[None]:
-    """Inside, so many runs share the GPU."""
+    """A context in which this many runs share the GPU."""
     global _runs
     before, _runs = _runs, runs
     try:
@@ -26,18 +26,17 @@ def side_by_side(runs: int) -> Iterator[None]:
         _runs = before
 
 
-def has_room() -> bool:
-    """Whether one run has the GPU for itself. Then whatever can overlaps; of five runs the overlaps of one would take
-    from the others."""
+def runs_alone() -> bool:
+    """Whether one run has the GPU to itself. Only then is overlapping work worth while: it would slow other runs."""
     return _runs == 1
 
 
-class Aside:
-    """A second stream beside the current one; on a CPU, or where it is not wanted, nothing at all. `join` before any
-    result is used.
+class SideStream:
+    """A second stream next to the current one; does nothing on a CPU or if not `wanted`. Call `join` before using
+    results.
 
     Args:
-        long: on a third stream, whose work is not waited for where others join the second.
+        long: use a third stream, for work that is not waited for when others join the second.
     """
 
     def __init__(self, device: torch.device, wanted: bool = True, long: bool = False) -> None:
@@ -47,9 +46,9 @@ class Aside:
         self.joined = True
 
     @contextlib.contextmanager
-    def beside(self, *read: Tensor) -> Iterator[None]:
-        """Inside, work is put on the second stream. `read` are tensors of the main one that it reads: they are kept
-        until `join`, lest their memory be given away before."""
+    def overlap(self, *read: Tensor) -> Iterator[None]:
+        """A context in which work goes to the second stream. `read` are tensors of the main stream that this work
+        reads; they are kept alive until `join`, so that their memory is not reused before."""
         if self.main is None:
             yield
             return
@@ -68,5 +67,5 @@ class Aside:
 
 @functools.cache
 def _other(main: torch.cuda.Stream, long: bool) -> torch.cuda.Stream:
-    """One for each, so that runs side by side do not wait for one another."""
+    """One per stream, so that runs side by side do not wait for one another."""
     return torch.cuda.Stream(main.device)

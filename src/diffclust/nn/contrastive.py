@@ -10,7 +10,7 @@ from torch import Tensor
 TEMPERATURE = 0.5  # the paper's, for short training
 
 
-def view_loss(a: Tensor, b: Tensor, temperature: float = TEMPERATURE) -> Tensor:
+def contrastive_loss(a: Tensor, b: Tensor, temperature: float = TEMPERATURE) -> Tensor:
     """For unit-length codes a_i and b_i (n, d) of two augmentations of sample i, the mean over all 2n codes u of::
 
     -log( exp(u · v / τ) / Σ_{w ≠ u} exp(u · w / τ) ),   v the code of the other augmentation of the same sample

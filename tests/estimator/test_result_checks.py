@@ -14,7 +14,7 @@ from diffclust import TELL, CrossMetric, load
 from diffclust.engine.data import Data
 from diffclust.engine.rows import TensorRows
 from diffclust.engine.run import last_change
-from diffclust.estimator.soundness import _doubts, beside_kmeans, share_together
+from diffclust.estimator.result_checks import _doubts, compare_with_kmeans, share_together
 from diffclust.nn.autoencoders import Autoencoder
 
 CPU = torch.device("cpu")
@@ -47,14 +47,14 @@ def test_labels_beside_those_of_k_means(blobs):
     data = Data(TensorRows(torch.tensor(X)), CPU)
 
     model = SimpleNamespace(autoencoder=SimpleNamespace(normalize=lambda x: x))
-    together, plain = beside_kmeans(model, data, y, 3, 0).together
+    together, plain = compare_with_kmeans(model, data, y, 3, 0).together
     assert together == pytest.approx(1)
     assert plain == pytest.approx(1)
     shuffled = np.random.default_rng(SEED).permutation(y)
-    together, plain = beside_kmeans(model, data, shuffled, 3, 0).together
+    together, plain = compare_with_kmeans(model, data, shuffled, 3, 0).together
     assert abs(together) < 0.2
     assert plain == pytest.approx(1)
-    assert beside_kmeans(model, data, y, 16, 0) is None  # fewer than ten rows a cluster
+    assert compare_with_kmeans(model, data, y, 16, 0) is None  # fewer than ten rows a cluster
 
 
 @pytest.mark.parametrize(

@@ -25,8 +25,8 @@ cut in four. A cluster with a valley around it is looked for at every k, since m
 
 Rows that vary in many directions, such as texts, need no valley where the two agree. There is no end of ways to cut a
 single cloud of them, so that two halves do not find the same. Where the `breadth` of the rows is at least `BROAD`, what
-the two agree on beyond chance (see `shared_information`) is evidence from `AGREED` on, for any k above `FEW`: a long
-cloud is always cut across.
+the two agree on beyond chance (see `shared_information`) is evidence from `AGREED` on, for any k above
+`FEW_CLUSTERS`: a long cloud is always cut across.
 
 Where a half of the rows shows too little, both encoders may learn from more. Then all of this is measured on the rows
 that only one of them, or neither, has learnt from: on the others they agree about accidents, too.
@@ -43,19 +43,19 @@ from .hierarchy import cut_tree
 from .kmeans import lloyd
 from .ops import squared_distances
 
-NOTHING = 0.15  # silhouettes below say that nothing was found
-NOTHING_IN_ROWS = 0.25  # of the rows themselves, which an encoder has not pulled apart: uniform noise has up to 0.2
-NEXT_TO_BEST = 0.97  # share of the best score from which a smaller number is as good
-VALLEY = 0.5  # a cluster is apart where the density between it and any other is less than this share of theirs
-BROAD, FEW = 10.0, 4  # breadth of rows whose agreement on more than a few clusters is evidence by itself
-AGREED = 0.5  # from which it is: single clouds of such breadth have up to 0.26
-APART = 0.1  # share of rows that must be in such clusters, or outside of them: a few far out make none
-WINDOW = 0.15  # half the width in which that density is taken, as a share of the way between two centres
-MEASURED = 1_000  # rows that clusters are found on, and as many that they are measured on: costs grow with the square
+NOTHING = 0.15  # a lower silhouette means that no clusters were found
+NOTHING_IN_ROWS = 0.25  # the same for the rows without an encoder: uniform noise has up to 0.2
+NEXT_TO_BEST = 0.97  # a smaller number is taken if its score is at least this share of the best
+VALLEY = 0.5  # a cluster is separate if the density between it and every other is below this share of theirs
+BROAD, FEW_CLUSTERS = 10.0, 4  # for rows of at least this breadth, agreement on more than 4 clusters is evidence
+AGREED = 0.5  # if it is at least this: single clouds of such breadth have up to 0.26
+MIN_SHARE_APART = 0.1  # share of rows that must be in separate clusters, and outside of them: outliers do not count
+VALLEY_WIDTH = 0.15  # half the width in which densities are counted, relative to the distance of two centres
+MAX_ROWS = 1_000  # largest sample to find clusters on, and to measure them on: the cost grows with its square
 
 
 class Choice(NamedTuple):
-    """The number of clusters, and what spoke for it."""
+    """The number of clusters, and the evidence for it."""
 
     n_clusters: int
     candidates: list[int]
@@ -69,10 +69,10 @@ UNDECIDED = Choice(1, [], [], [], [], 1.0)
 
 
 class View(NamedTuple):
-    """Rows as one encoder sees them."""
+    """All rows, embedded by one encoder."""
 
     z: Tensor  # (n, d) all rows
-    trained_on: Tensor  # the positions of those it has learnt from
+    trained_on: Tensor  # positions of the rows that it was trained on
 
 
 def choose_number(
@@ -82,8 +82,8 @@ def choose_number(
     next_to_best: float = NEXT_TO_BEST,
     breadth: float = 0.0,
 ) -> Choice:
-    """The number of clusters of the rows, from 1 to `most`, as these two see them. `breadth` is that of the rows; where
-    it is not given, their agreement is no evidence."""
+    """The number of clusters of the rows, from 1 to `most`, on which the two views agree best. `breadth` is that of the
+    rows; 0: agreement alone is no evidence."""
     both = torch.isin(views[0].trained_on, views[1].trained_on)
     asked = torch.ones(len(views[0].z), dtype=torch.bool, device=both.device)
     asked[views[0].trained_on[both]] = False
@@ -92,7 +92,7 @@ def choose_number(
     candidates = list(range(2, most + 1))
     if not candidates:
         return UNDECIDED
-    measured = fair[torch.randperm(len(fair), device=fair.device)[:MEASURED]]
+    measured = fair[torch.randperm(len(fair), device=fair.device)[:MAX_ROWS]]
     seen = [view.z[measured] for view in views]
     apart = [torch.cdist(z, z) for z in seen]
     found = [_clusters(view, candidates) for view in views]
@@ -105,7 +105,7 @@ def choose_number(
         agreements.append(agreement(labels[0], labels[1], k))
         scores.append(silhouettes[-1] * agreements[-1] * torch.stack(told_apart).mean().item())
         valleys.append(torch.stack([_deepest(valley(z, each, k), each) for each, z, _ in crossed]).mean().item())
-        if k > FEW and breadth >= BROAD:
+        if k > FEW_CLUSTERS and breadth >= BROAD:
             evident |= shared_information(labels[0], labels[1], k) >= AGREED
     best = int(torch.tensor(scores).argmax())
     if silhouettes[best] >= nothing and (evident or min(valleys) < VALLEY):
@@ -118,7 +118,7 @@ def choose_number(
 
 
 def clearer(*choices: Choice) -> Choice:
-    """The one whose best candidate has the largest silhouette, among those that found several clusters, if any did."""
+    """The choice whose best candidate has the largest silhouette, preferring those with several clusters."""
 
     def clarity(choice: Choice) -> tuple[bool, float]:
         best = max(zip(choice.scores, choice.silhouettes, strict=True), default=(0.0, -1.0))
@@ -128,10 +128,10 @@ def clearer(*choices: Choice) -> Choice:
 
 
 def _clusters(view: View, candidates: list[int]) -> list[Tensor]:
-    """The centres, for each number of clusters: by k-means on rows that the encoder knows, begun where Ward's tree of
-    them is cut. Starts at random would make clusters differ that need not."""
+    """The centres for each number of clusters, by k-means on rows that the encoder was trained on, starting from cuts
+    of their Ward tree: random starts would make the clusters of two views differ without need."""
     known = view.z[view.trained_on]
-    some = known[torch.randperm(len(known), device=known.device)[:MEASURED]]
+    some = known[torch.randperm(len(known), device=known.device)[:MAX_ROWS]]
     tree = linkage(some.double().cpu().numpy(), "ward")
     centers = []
     for k in candidates:
@@ -202,15 +202,15 @@ def valley(z: Tensor, labels: Tensor, k: int) -> Tensor:
     place = (toward - toward.gather(1, labels[:, None]) - inner[labels] + inner.diagonal()[labels][:, None]) / line[
         labels
     ]
-    own, middle, other = (member.T @ ((place - at).abs() < WINDOW).to(z.dtype) for at in (0.0, 0.5, 1.0))
+    own, middle, other = (member.T @ ((place - at).abs() < VALLEY_WIDTH).to(z.dtype) for at in (0.0, 0.5, 1.0))
     ends = torch.minimum(own + other.T, own.T + other)
     return ((middle + middle.T + 1) / (ends + 1)).fill_diagonal_(0)
 
 
 def _deepest(valleys: Tensor, labels: Tensor) -> Tensor:
-    """The valley around the clusters that are most apart, as many as it takes to have `APART` of the rows; of one with
-    most of them, the others count."""
+    """The valley around the clusters that are most apart, as many as it takes to have `MIN_SHARE_APART` of the rows; of
+    one with most of them, the others count."""
     around, order = valleys.amax(1).sort()
     share = torch.bincount(labels, minlength=len(valleys))[order] / len(labels)
-    reached = torch.minimum(share, 1 - share).cumsum(0) >= APART
+    reached = torch.minimum(share, 1 - share).cumsum(0) >= MIN_SHARE_APART
     return around[reached].amin() if bool(reached.any()) else around.new_ones(())

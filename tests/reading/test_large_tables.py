@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from diffclust import TELL
-from diffclust.reading import parts
+from diffclust.reading import large_tables
 from diffclust.reading.files import read
-from diffclust.reading.parts import TextTable
+from diffclust.reading.large_tables import TextTable
 from diffclust.reading.tables import Columns
 from processes import said_by
 
@@ -26,8 +26,8 @@ pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceW
 @pytest.fixture
 def small(monkeypatch):
     """Every file is large, and a part has some ten rows."""
-    monkeypatch.setattr(parts, "LARGE", 0)
-    monkeypatch.setattr(parts, "CELLS", 50)
+    monkeypatch.setattr(large_tables, "LARGE_FILE", 0)
+    monkeypatch.setattr(large_tables, "PART_CELLS", 50)
 
 
 def table(n=97):
@@ -65,7 +65,7 @@ def test_in_parts_as_whole(small, monkeypatch, tmp_path, name):
     in_parts = read(tmp_path / name)
     assert in_parts.X.shape == (97, 4)
     assert sum(1 for _ in in_parts.X.parts()) == 10
-    monkeypatch.setattr(parts, "LARGE", 2**30)
+    monkeypatch.setattr(large_tables, "LARGE_FILE", 2**30)
     whole = read(tmp_path / name)
     assert (in_parts.y == whole.y).all()
     assert in_parts.label == whole.label == "label"
@@ -114,7 +114,7 @@ def test_the_sample_is_even(tmp_path_factory, n, most):
     path = tmp_path_factory.mktemp("even") / "t.csv"
     path.write_text("a,b\n" + "".join(f"{i},x{i}\n" for i in range(n)))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(parts, "SAMPLE", 2 * most)
+        patch.setattr(large_tables, "SAMPLE_CELLS", 2 * most)
         found = TextTable(path)
     rows = np.asarray(found.sample["a"], int)
     assert found.shape == (n, 2)
@@ -162,14 +162,14 @@ def test_by_the_command(small, works, refused, tmp_path):
 MEMORY = """
 import sys
 from pathlib import Path
-from diffclust.reading import parts
+from diffclust.reading import large_tables
 from diffclust.reading.tables import Columns
 import torch
-parts.CELLS, parts.SAMPLE = 2**14, 2**14
+large_tables.PART_CELLS, large_tables.SAMPLE_CELLS = 2**14, 2**14
 def anonymous():
     return next(int(line.split()[1]) / 1024 for line in open("/proc/self/status") if line.startswith("RssAnon"))
 def read(path):
-    table = parts.TextTable(Path(path))
+    table = large_tables.TextTable(Path(path))
     return table.encoded(Columns.fit(table.sample).transform)
 read(sys.argv[1])
 before = anonymous()

@@ -1,4 +1,4 @@
-"""What a method lets rest is moved by nothing: not by its own loss, not by the term the engine adds for neighbours."""
+"""Frozen parts do not move: not by the method's own loss, not by the term that the engine adds for neighbours."""
 
 import pytest
 import torch
@@ -16,7 +16,7 @@ from diffclust.nn.cluster import ClusterLayer
 
 CPU = torch.device("cpu")
 EPOCHS = (0, 1, 2, 3, 10)
-CURE = "The loss gives the network no gradient in these epochs: set `resting` in before_epoch, or the engine moves it."
+CURE = "The loss gives the network no gradient in these epochs: set `frozen_parts` in before_epoch, or it moves."
 
 
 @pytest.fixture
@@ -84,7 +84,7 @@ class Careless(ClusterModel):
 class Careful(Careless):
     def before_epoch(self, epoch, data):
         super().before_epoch(epoch, data)
-        self.resting = ("autoencoder",) if self.turn else ()
+        self.frozen_parts = ("autoencoder",) if self.turn else ()
 
 
 class AllAtRest(Careful):

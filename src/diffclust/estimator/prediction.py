@@ -13,9 +13,9 @@ from torch import Tensor
 from ..engine.data import Data
 from ..engine.model import Answer, ClusterModel
 from ..engine.rows import TensorRows
-from ..engine.runtime import choose_device, undisturbed
-from ..reading.inputs import Given, Shape, check_tensor, in_numbers, read_rows
-from .outliers import Rejecting
+from ..engine.runtime import choose_device, without_caller_modes
+from ..reading.inputs import Shape, UserInput, check_tensor, in_numbers, read_rows
+from .outliers import RejectionMixin
 from .state import snapshot
 
 
@@ -31,8 +31,8 @@ def _check_answers(answers: Tensor) -> None:
         raise ValueError("The model's answer is NaN or infinite: X has values too far from the training data.")
 
 
-class Answering(
-    Rejecting, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+class PredictionMixin(
+    RejectionMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 ):  # which wraps `transform` for `set_output`
     """`predict`, `outlier_score`, `predict_proba`, `transform`, `inverse_transform` and `score`."""
 
@@ -53,7 +53,7 @@ class Answering(
         """
         if reject is not None:
             return self._labels_or_none(X, reject)
-        return self._answer(X, lambda fitted: fitted.model_.decider())
+        return self._answer(X, lambda fitted: fitted.model_.label_function())
 
     def predict_proba(self, X: Any) -> Any:
         """The probability of each cluster (n, k): `softmax_j(-|z - Ω_j|² / temperature_)`."""
@@ -63,7 +63,7 @@ class Answering(
         """Yield labels and probabilities in order, some thousand rows at a time, for results larger than memory."""
         fitted = snapshot(self)
         check_is_fitted(fitted)
-        with undisturbed():
+        with without_caller_modes():
             data, model = fitted._ready(read_rows(fitted, X, fitting=False))
 
         def ask(x: Tensor) -> Tensor:
@@ -80,7 +80,7 @@ class Answering(
         """The embedding of each row (n, embedding_dim), in the form of X."""
         return self._answer(X, lambda fitted: fitted.model_.embed)
 
-    @undisturbed()
+    @without_caller_modes()
     def inverse_transform(self, Z: Any) -> Any:
         """Decode embeddings to samples of the shape that `fit` was given."""
         fitted = snapshot(self)
@@ -118,7 +118,7 @@ class Answering(
 
         return -float(self._answer(X, ask).mean())
 
-    @undisturbed()
+    @without_caller_modes()
     def _answer(
         self,
         X: Any,
@@ -137,7 +137,7 @@ class Answering(
         _check_answers(answers)
         return given.give(answers if settle is None else settle(fitted, answers))
 
-    def _ready(self, given: Given) -> tuple[Data, ClusterModel]:
+    def _ready(self, given: UserInput) -> tuple[Data, ClusterModel]:
         data, model = Data(given.rows, choose_device(self.device)), self.model_
         # else it is left alone: other threads may be asking it
         if model.training or model.clusters.weight.device != data.device:

@@ -11,11 +11,11 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from ..engine.rows import WINDOW, Moments, Rows, sample
+from ..engine.rows import SHUFFLED_BLOCKS, Moments, Rows, sample
 from .tables import Columns
 
-HELD = 2**26  # bytes of decoded row groups that are shuffled among one another
-RECENT = 2**14  # rows of a stream that are remembered: they are shuffled among one another
+HELD_BYTES = 2**26  # bytes of decoded row groups that are shuffled among one another
+RECENT_ROWS = 2**14  # rows of a stream that are remembered: they are shuffled among one another
 
 
 class ParquetRows(Rows):
@@ -33,7 +33,7 @@ class ParquetRows(Rows):
         sizes = [file.metadata.row_group(i).num_rows for i in range(file.metadata.num_row_groups)]
         self.file, self.columns, self.reading, self.row_shape = file, columns, reading, (width,)
         self.starts = np.concatenate([[0], np.cumsum(sizes)])
-        self.window = max(1, min(WINDOW, HELD // max(1, 4 * max(sizes) * width)))
+        self.window = max(1, min(SHUFFLED_BLOCKS, HELD_BYTES // max(1, 4 * max(sizes) * width)))
         self.groups: OrderedDict[int, np.ndarray] = OrderedDict()
         self.turn = threading.Lock()
 
@@ -55,9 +55,9 @@ class ParquetRows(Rows):
             rows[here] = self._group(int(g))[i[here] - self.starts[g]]
         return torch.from_numpy(rows)
 
-    def less_origin(self, origin: Tensor | None) -> Rows:
+    def subtract_origin(self, origin: Tensor | None) -> Rows:
         self.groups.clear()
-        return super().less_origin(origin)
+        return super().subtract_origin(origin)
 
     @property
     def _kept(self) -> type:
@@ -120,7 +120,7 @@ class IterableRows(Rows):
         return self.looked_at
 
     def edges(self) -> np.ndarray | None:
-        return np.append(np.arange(0, self.n, RECENT), self.n)
+        return np.append(np.arange(0, self.n, RECENT_ROWS), self.n)
 
     def take(self, index: Tensor) -> Tensor:
         places = index.cpu().numpy()
@@ -132,7 +132,7 @@ class IterableRows(Rows):
     def _rewind(self) -> None:
         self.items: Iterator[Any] = iter(self.dataset)
         self.passed = 0
-        self.recent: deque[Tensor] = deque(maxlen=2 * RECENT)
+        self.recent: deque[Tensor] = deque(maxlen=2 * RECENT_ROWS)
 
     def _row(self, place: int) -> Tensor:
         if place < self.passed - len(self.recent):

@@ -1,4 +1,4 @@
-"""n_clusters="auto": the number of clusters, found before the method begins."""
+"""n_clusters="auto": estimate the number of clusters before the method is trained."""
 
 import math
 from collections.abc import Sequence
@@ -15,9 +15,9 @@ from ..engine.loop import train
 from ..engine.restart import Restart
 from ..engine.rows import TensorRows
 from ..engine.runtime import choose_device, restart_seeds, seeded
-from ..nn.layout import laid_out_by
-from ..nn.number import NEXT_TO_BEST, NOTHING_IN_ROWS, UNDECIDED, Choice, View, breadth, choose_number, clearer
-from ..reading.inputs import Given
+from ..nn.layout import extend_layout
+from ..nn.n_clusters import NEXT_TO_BEST, NOTHING_IN_ROWS, UNDECIDED, Choice, View, breadth, choose_number, clearer
+from ..reading.inputs import UserInput
 from . import networks
 from .restarts import build_restarts
 from .state import snapshot
@@ -27,25 +27,25 @@ if TYPE_CHECKING:
 
 E = TypeVar("E", bound="PrototypeClusterer")
 
-LOOKED_AT, VALUES = 10_000, 2**26  # rows at most that the number is told from, and the values they have together
-FEWEST = 20  # rows at least: fewer say nothing
-OF_VIEWS = 6  # of views of the same things, each network leaves out one in so many
-FEW, MANY = 10, 50  # max_clusters="auto": at least, where there are as many rows, and at most
+MAX_ROWS, MAX_VALUES = 10_000, 2**26  # largest sample of rows, and its largest number of values
+MIN_ROWS = 20  # with fewer rows nothing can be estimated
+LEFT_OUT_OF = 6  # of images that are views of the same objects, each network leaves out one in this many
+AUTO_AT_LEAST, AUTO_AT_MOST = 10, 50  # limits of max_clusters="auto"
 
 
-def with_a_number(estimator: E, given: Given, least: int = 1) -> tuple[E, Choice | None]:
-    """The estimator as it builds models: with a number of clusters, `least` at least, and how it was found where it was
-    not given."""
-    if not estimator._number_is_open:
+def with_n_clusters(estimator: E, given: UserInput, least: int = 1) -> tuple[E, Choice | None]:
+    """The estimator with a number for n_clusters (at least `least`), and how it was estimated, or None if it was
+    given."""
+    if not estimator._n_clusters_is_auto:
         return estimator, None
-    choice = current_processes().of_leader(lambda: _found_before(estimator) or _look(estimator, given))
+    choice = current_processes().broadcast(lambda: _found_before(estimator) or _estimate(estimator, given))
     counted = snapshot(estimator)
     counted.n_clusters = max(choice.n_clusters, least)
     return counted, choice
 
 
 def _found_before(estimator: "PrototypeClusterer") -> Choice | None:
-    """What a fit that goes on from a checkpoint found when it began: other seeds might give another number."""
+    """The number that a resumed fit found when it began: computed again, it might differ with other seeds."""
     kept = None if estimator.checkpoint is None else CheckpointFolder(estimator.checkpoint).read()
     found = kept.get("found") if isinstance(kept, dict) else None
     with restoring():
@@ -53,22 +53,29 @@ def _found_before(estimator: "PrototypeClusterer") -> Choice | None:
 
 
 def most_clusters(estimator: "PrototypeClusterer", n: int) -> int:
-    """How many are looked for, in n rows: by default their root, within limits."""
-    most = min(MANY, max(FEW, round(math.sqrt(n)))) if estimator.max_clusters == "auto" else estimator.max_clusters
+    """The largest number considered for n rows: by default their square root, within limits."""
+    most = (
+        min(AUTO_AT_MOST, max(AUTO_AT_LEAST, round(math.sqrt(n))))
+        if estimator.max_clusters == "auto"
+        else estimator.max_clusters
+    )
     return min(most, n)
 
 
-def _look(estimator: "PrototypeClusterer", given: Given) -> Choice:
-    """Two networks as the method has them before it begins, each trained on a half of the rows: see `nn.number`."""
+def _estimate(estimator: "PrototypeClusterer", given: UserInput) -> Choice:
+    """Estimate the number from two pretrained networks of the method, each trained on half of the rows: see
+    `nn.n_clusters`."""
     device = choose_device(estimator.device)
     data = Data(given.rows, device)
     n = len(data)
-    if n < FEWEST:
+    if n < MIN_ROWS:
         return UNDECIDED
     seeds = restart_seeds(estimator.random_state, 2)
     with alone():
         with seeded(seeds[0], device):
-            x = data.map(lambda rows: rows, data.draw(max(FEWEST, min(LOOKED_AT, VALUES // math.prod(data.row_shape)))))
+            x = data.map(
+                lambda rows: rows, data.draw(max(MIN_ROWS, min(MAX_ROWS, MAX_VALUES // math.prod(data.row_shape))))
+            )
             halves = torch.randperm(len(x), device=device).tensor_split(2)
         first, second = _views(estimator, given, x, halves, seeds)
         plain = Data(TensorRows(x.flatten(1)), device)
@@ -85,25 +92,25 @@ def _look(estimator: "PrototypeClusterer", given: Given) -> Choice:
 
 
 def _views(
-    estimator: "PrototypeClusterer", given: Given, x: Tensor, halves: Sequence[Tensor], seeds: Sequence[int]
+    estimator: "PrototypeClusterer", given: UserInput, x: Tensor, halves: Sequence[Tensor], seeds: Sequence[int]
 ) -> list[View]:
-    """All of the rows x, as embedded by networks that were each trained on a half of them. Half of the views of a thing
-    may be too far apart to follow it through: of images that are views each network learns from most, and those that
-    only one has learnt from are asked."""
+    """Embed all rows x by two networks, each trained on half of them. If images are views of the same objects, half of
+    the views may be too far apart to be connected: then each network is trained on most of the images, and the number
+    is measured on those that only one of them was trained on."""
     device = choose_device(estimator.device)
     undivided = snapshot(estimator)
     undivided.n_clusters = 1
     neighbours = undivided._by_neighbours(given.rows)
     parts = halves
     if neighbours and x.ndim == 4 and networks.are_views(given.rows):
-        order, left_out = torch.cat(tuple(halves)), len(x) // OF_VIEWS
+        order, left_out = torch.cat(tuple(halves)), len(x) // LEFT_OUT_OF
         parts = (order[left_out:], order[:-left_out])
     epochs = _half_the_work(estimator, given, len(parts[0]), neighbours)
     restarts: list[Restart] = []
     for seed, part in zip(seeds, parts, strict=True):
         half_fit = _without_clustering(estimator, seed, epochs, neighbours)
         rows = replace(given, rows=TensorRows(x[part]))
-        # by the cosine alone, with which the thresholds of `nn.number` were chosen
+        # by the cosine alone, with which the thresholds of `nn.n_clusters` were chosen
         (restart,) = build_restarts(half_fit, rows, quiet=len(restarts) > 0, directions_alone=True)
         restarts.append(restart)
     train(restarts)
@@ -115,14 +122,14 @@ def _views(
         z = Data(TensorRows(x), device).map(model.embed)
         if model.network_learns and restart.data.graph is None:
             with seeded(restart.seed, device):
-                z = laid_out_by(z, part)
+                z = extend_layout(z, part)
         views.append(View(z, part))
     return views
 
 
-def _half_the_work(estimator: "PrototypeClusterer", given: Given, rows: int, neighbours: bool) -> int:
-    """Epochs of each of the two networks on so many rows. Together they take no more steps than the pretraining of the
-    fit; but where a batch is all rows, each has its usual epochs."""
+def _half_the_work(estimator: "PrototypeClusterer", given: UserInput, rows: int, neighbours: bool) -> int:
+    """The epochs of each network on this many rows. Together they take no more steps than the pretraining of the fit;
+    but if a batch is all rows, each has its usual epochs."""
     if estimator.pretrain_epochs not in ("auto", 0):
         return int(estimator.pretrain_epochs)
     sizes = len(given.rows), rows
@@ -133,7 +140,7 @@ def _half_the_work(estimator: "PrototypeClusterer", given: Given, rows: int, nei
 
 
 def _without_clustering(estimator: E, seed: int, epochs: int, neighbours: bool) -> E:
-    """The method with its pretraining alone: the network as it is before centres are placed."""
+    """The estimator with pretraining only: its network as it is before centres are placed."""
     settings = estimator.get_params(deep=False)
     settings |= {
         "n_clusters": 1,
@@ -145,7 +152,7 @@ def _without_clustering(estimator: E, seed: int, epochs: int, neighbours: bool) 
         "checkpoint": None,
     }
     settings["pretrain_epochs"] = epochs
-    settings["features"] = "neighbours" if neighbours else "reconstruction"  # half of the rows may look otherwise
+    settings["features"] = "neighbours" if neighbours else "reconstruction"  # "auto" may differ on half of the rows
     if "init" in settings:
         settings["init"] = "k-means"
     return type(estimator)(**settings)

@@ -9,15 +9,15 @@ two clusters that are near before it joins two parts of a long one; density alon
 import torch
 from torch import Tensor
 
-from .number import valley
+from .n_clusters import valley
 from .ops import one_hot, squared_distances
 
 
 @torch.no_grad()
-def join_clusters(z: Tensor, labels: Tensor, n_clusters: int, wanted: int) -> Tensor:
-    """The labels (n,) of rows z (n, d) once `n_clusters` clusters have become `wanted`, the cheapest two joined after
-    the cheapest two; an empty one is joined first. Clusters are numbered in order of their first."""
-    number = torch.arange(n_clusters, device=z.device)  # of each cluster now, among those left
+def merge_clusters(z: Tensor, labels: Tensor, n_clusters: int, wanted: int) -> Tensor:
+    """The labels (n,) of rows z (n, d) after merging `n_clusters` clusters into `wanted`, always the cheapest two;
+    empty ones first. Merged clusters are numbered in order of their first one."""
+    number = torch.arange(n_clusters, device=z.device)  # the current number of each original cluster
     for k in range(n_clusters, wanted, -1):
         member = one_hot(number[labels], k).to(z)
         size = member.sum(0)

@@ -13,7 +13,7 @@ from sklearn.utils.metaestimators import available_if
 from torch import Tensor
 from torch.optim import Optimizer
 
-from ..engine.accelerate.capture import Steps
+from ..engine.accelerate.capture import StepRunner
 from ..engine.data import Data
 from ..engine.distributed import alone
 from ..engine.model import ClusterModel, Trainable
@@ -25,17 +25,17 @@ from ..engine.runtime import Randomness, choose_device, choose_precision, learni
 from ..nn.autoencoders import ScaledRows
 from ..nn.nearest import member_sums
 from ..nn.ops import largest
-from ..nn.regrouped import Regrouped
-from ..reading.inputs import Given, arriving, read_rows
+from ..nn.regrouping import RegroupedLayer
+from ..reading.inputs import UserInput, read_rows, stream_batches
 from .state import set_attributes, write_lock
 
 M = TypeVar("M", bound=torch.nn.Module)
-KEPT = ("origin", "counts", "last_seen", "last_row")
-OF_THE_LAST_BATCH: tuple[str, ...] = ("labels_", "inertia_", "clustering_loss_")
-ENOUGH = 1_000  # rows to tell how certain an answer is
+SAVED_FIELDS = ("origin", "counts", "last_seen", "last_row")
+OF_LAST_BATCH: tuple[str, ...] = ("labels_", "inertia_", "clustering_loss_")
+TEMPERATURE_ROWS = 1_000  # first rows of a stream that the temperature is estimated from
 
 
-class Arrived(NamedTuple):
+class OnlineBatch(NamedTuple):
     """A batch as an online rule sees it, with the centres before the step."""
 
     z: Tensor  # (b, d) its embedding
@@ -55,9 +55,9 @@ class Stream:
     rows: int = 0
     batches: int = 0
     optimizer: Optimizer | None = None  # of the learner
-    learner: ClusterModel | None = None  # the model's twin, which learns where the network does
+    learner: ClusterModel | None = None  # a copy of the model, which is trained with learn_network=True
     last: Tensor | None = None  # embedding of the last batch
-    first: list[Tensor] | None = None  # embeddings of the first rows, where the stream began with few of them
+    first: list[Tensor] | None = None  # embeddings of the first rows, if the stream started with few
 
     def count(self, rows: int, mass: Tensor) -> None:
         self.rows += rows
@@ -79,14 +79,14 @@ class Stream:
 
 
 @dataclass(frozen=True)
-class Waiting:
+class CollectedRows:
     """The distinct rows of a stream that has fewer of them than clusters, so it cannot start yet."""
 
     rows: Tensor
     attributes: dict[str, Any]  # of the first batch
 
 
-class Online:
+class OnlineMixin:
     """`partial_fit`, for every method that has an online rule."""
 
     if TYPE_CHECKING:
@@ -112,7 +112,7 @@ class Online:
         """Why the method cannot learn online with its settings; "" if it can."""
         return "it has no rule for single batches"
 
-    def online_step(self, model: Any, arrived: Arrived) -> None:
+    def online_step(self, model: Any, batch: OnlineBatch) -> None:
         """Move the centres."""
         raise NotImplementedError
 
@@ -143,31 +143,31 @@ class Online:
                 the network does not change.
         """
         with learning(self.deterministic):
-            for batch in arriving(X):
+            for batch in stream_batches(X):
                 with write_lock(self):
                     if hasattr(self, "model_"):
-                        self._take_in(batch, learn_network)
+                        self._update(batch, learn_network)
                     else:
-                        self._wait_for(batch)
+                        self._collect(batch)
         return self
 
-    def _wait_for(self, X: Any) -> None:
-        """Start with a fit as soon as there are enough rows."""
+    def _collect(self, X: Any) -> None:
+        """Collect rows, and fit as soon as there are enough."""
         self._check_settings()
         if isinstance(self.n_clusters, str):
             raise ValueError('n_clusters="auto" cannot start with partial_fit: call fit first.')
-        waiting: Waiting | None = vars(self).get("_waiting")
+        waiting: CollectedRows | None = vars(self).get("_waiting")
         if waiting is None:
             given = read_rows(self, X, fitting=True)
         else:
-            judge = copy.copy(self)  # one that knows what the first batch looked like
+            judge = copy.copy(self)  # with the attributes of the first batch, to check this one
             vars(judge).update(waiting.attributes)
             given = read_rows(judge, X, fitting=False)
         data = Data(given.rows, torch.device("cpu"))
         known = waiting.rows if waiting else data.block(0, 1)[:0]
         distinct = _distinct(known, data, max(2, self.n_clusters))
         if len(distinct) < max(2, self.n_clusters):
-            self._waiting = Waiting(distinct, waiting.attributes if waiting else given.attributes)
+            self._waiting = CollectedRows(distinct, waiting.attributes if waiting else given.attributes)
             return
         start = given
         if waiting is not None:
@@ -176,16 +176,16 @@ class Online:
         with alone():
             self.fit(start)
         data = Data(given.rows, choose_device(self.device))
-        stream = self._stream_so_far(data.device)
+        stream = self._copy_of_stream(data.device)
         stream.last = data.map(self.model_.embed)
-        if len(start.rows) < ENOUGH:
+        if len(start.rows) < TEMPERATURE_ROWS:
             stream.first = [Data(start.rows, data.device).map(self.model_.embed)]
-        self._go_on_with(stream, self.model_)
+        self._publish(stream, self.model_)
 
-    def _take_in(self, X: Any, learn_network: bool) -> None:
+    def _update(self, X: Any, learn_network: bool) -> None:
         """Change copies of the model and the stream, because other threads may be reading them; then replace both at
         once."""
-        if isinstance(self.model_.clusters, Regrouped):
+        if isinstance(self.model_.clusters, RegroupedLayer):
             raise ValueError(
                 "partial_fit cannot move clusters that were merged or split, as they have no centres: fit again."
             )
@@ -193,12 +193,12 @@ class Online:
         data = Data(given.rows, choose_device(self.device))
         if self.model_.training or self.model_.clusters.weight.device != data.device:
             self.model_.to(data.device).eval()
-        stream = self._stream_so_far(data.device)
+        stream = self._copy_of_stream(data.device)
         z = data.map(self.model_.embed)
         if learn_network:
-            model = self._with_a_step(given, data, stream)
+            model = self._after_network_step(given, data, stream)
             z = data.map(model.embed)
-        else:  # the network rests, and is shared
+        else:  # the network does not change, and is shared
             model = _with_centers_of_its_own(self.model_)
         clusters = model.clusters
         with torch.no_grad():
@@ -206,32 +206,33 @@ class Online:
             mass = count.to(z.dtype)
             if not math.isfinite(pull.sum().item()) and not bool(pull.isfinite().all()):
                 raise ValueError("Input X holds values so large that their sum is not finite in float32.")
-            self.online_step(model, Arrived(z, pull, mass, stream.counts))
+            self.online_step(model, OnlineBatch(z, pull, mass, stream.counts))
             stream.count(len(z), mass)
             stream.last = z
             if stream.first is not None:
                 stream.first = [*stream.first, z]
-            self._go_on_with(stream, model, cluster_centers_=clusters.centers.float().cpu().numpy().copy())
+            self._publish(stream, model, cluster_centers_=clusters.centers.float().cpu().numpy().copy())
 
     @torch.no_grad()
-    def _go_on_with(self, stream: Stream, model: ClusterModel, **fitted: Any) -> None:
+    def _publish(self, stream: Stream, model: ClusterModel, **fitted: Any) -> None:
         """Set the fitted attributes to those of the stream's last batch."""
-        told = stream.diagnostics(model.clusters.centers)
-        fitted |= {"diagnostics_": {**self.diagnostics_, "stream": told, "sizes": told["counts"]}}
-        gone = OF_THE_LAST_BATCH
+        diagnostics = stream.diagnostics(model.clusters.centers)
+        fitted |= {"diagnostics_": {**self.diagnostics_, "stream": diagnostics, "sizes": diagnostics["counts"]}}
+        gone = OF_LAST_BATCH
         if stream.first is not None:
             gone = (*gone, "temperature_")
-            if sum(map(len, stream.first)) >= ENOUGH:
+            if sum(map(len, stream.first)) >= TEMPERATURE_ROWS:
                 fitted["temperature_"] = self._temperature_of(model, stream.first)
                 stream.first = None
         set_attributes(self, {**fitted, "model_": model, "_stream": stream}, without=gone)
 
     @staticmethod
     def _temperature_of(model: ClusterModel, rows: list[Tensor]) -> float:
-        """From a stream's first rows: the few it started with may be one a cluster, and then all would seem certain."""
+        """The temperature from the first rows of a stream: of the rows it started with, each cluster may have only
+        one."""
         return temperature_of(model.clusters, torch.cat([part.to(model.clusters.weight.device) for part in rows]))
 
-    def _with_a_step(self, given: Given, data: Data, stream: Stream) -> ClusterModel:
+    def _after_network_step(self, given: UserInput, data: Data, stream: Stream) -> ClusterModel:
         """A copy of the model whose network has taken one step on the whole batch. Raises, without a step, if the loss
         is not finite."""
         model = self.model_
@@ -255,7 +256,7 @@ class Online:
         twin.train()
         with randomness.borrowed():
             phase.begin_steps()
-        Steps(data.device).epoch([(phase, randomness)])
+        StepRunner(data.device).epoch([(phase, randomness)])
         if not all(map(math.isfinite, phase.means().values())):
             optimizer.load_state_dict(before)
             raise ValueError("The loss of this batch is not finite: its values are too far from those of the fit.")
@@ -264,11 +265,11 @@ class Online:
         stepped.load_state_dict(twin.state_dict())
         return stepped
 
-    def _stream_so_far(self, device: torch.device) -> Stream:
-        """A copy of what is known of the stream, on the device."""
+    def _copy_of_stream(self, device: torch.device) -> Stream:
+        """A copy of the stream's state, on the device; of a new stream, its initial state."""
         stream: Stream | None = vars(self).get("_stream")
         if stream is not None:
-            return replace(stream, **{name: getattr(stream, name).to(device) for name in KEPT})
+            return replace(stream, **{name: getattr(stream, name).to(device) for name in SAVED_FIELDS})
         counts = torch.tensor(self.diagnostics_["sizes"], dtype=torch.float64, device=device)
         now = torch.full_like(counts, time.time())
         origin = self.model_.clusters.centers.detach().clone()
@@ -277,34 +278,34 @@ class Online:
     def stream_state(self) -> dict[str, Tensor]:
         """The state that must be saved to continue the stream later, without the moments of the optimiser."""
         stream: Stream | None = vars(self).get("_stream")
-        return {name: getattr(stream, name) for name in KEPT} if stream else {}
+        return {name: getattr(stream, name) for name in SAVED_FIELDS} if stream else {}
 
     def resume_stream(self, state: dict[str, Tensor]) -> None:
         """Continue from the result of `stream_state`."""
         if state:
             so_far = self.diagnostics_["stream"]
-            origin, counts, last_seen, last_row = (state[name] for name in KEPT)
+            origin, counts, last_seen, last_row = (state[name] for name in SAVED_FIELDS)
             self._stream = Stream(origin, counts, last_seen, last_row, so_far["rows"], so_far["batches"])
 
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            now = vars(self)  # of this moment: who changes the estimator gives it another
+            now = vars(self)  # once, because other threads may replace the attributes
             stream = now.get("_stream")
-            if name in OF_THE_LAST_BATCH and getattr(stream, "last", None) is not None:
-                now[name] = self._of_the_last_batch(name, now["model_"], stream.last)
+            if name in OF_LAST_BATCH and getattr(stream, "last", None) is not None:
+                now[name] = self._of_last_batch(name, now["model_"], stream.last)
                 return now[name]
             if name == "temperature_" and (first := getattr(stream, "first", None)):
                 now[name] = self._temperature_of(now["model_"], first)
                 return now[name]
             if name == "partial_fit":
                 raise AttributeError(f"{type(self).__name__} does not learn online: {self.why_not_online()}.")
-            return object.__getattribute__(self, name)  # which says why: a property may have its own reason
+            return object.__getattribute__(self, name)  # raises the error of a property, or the usual one
 
     @staticmethod
     @torch.no_grad()
-    def _of_the_last_batch(name: str, model: ClusterModel, last: Tensor) -> Any:
-        """Only when it is asked for: a stream should not wait for what nobody reads."""
+    def _of_last_batch(name: str, model: ClusterModel, last: Tensor) -> Any:
+        """Computed only when it is read, because most batches of a stream need none of it."""
         clusters = model.clusters
         z = last.to(clusters.weight.device).double()
         if name == "clustering_loss_":
@@ -316,14 +317,14 @@ class Online:
 
 
 def _with_centers_of_its_own(model: ClusterModel) -> ClusterModel:
-    """A copy that shares all modules but the cluster layer."""
+    """A copy of the model that shares all modules except the cluster layer."""
     twin = _shallow(model)
     twin._modules["clusters"] = _shallow(model.clusters)
     return twin
 
 
 def _shallow(module: M) -> M:
-    """Parameters and buffers of its own, the modules inside shared: `copy.deepcopy` takes longer than a batch."""
+    """A copy with own parameters and buffers and shared submodules: `copy.deepcopy` takes longer than a batch."""
     twin = object.__new__(type(module))
     vars(twin).update(vars(module))
     vars(twin).update((name, vars(module)[name].copy()) for name in ("_parameters", "_buffers", "_modules"))
@@ -337,7 +338,7 @@ def _shallow(module: M) -> M:
 
 
 def _distinct(known: Tensor, data: Data, enough: int) -> Tensor:
-    """The different rows of `known` and `data`, looking no further than there are enough."""
+    """Distinct rows of `known` and `data`; stops as soon as there are `enough`."""
     for start in range(0, len(data), max(enough, 1024)):
         block = data.block(start, min(start + max(enough, 1024), len(data)))
         known = torch.unique(torch.cat([known, block]), dim=0)

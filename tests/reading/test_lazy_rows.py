@@ -12,36 +12,28 @@ import pytest
 import torch
 from pyarrow.parquet import ParquetFile
 from sklearn.exceptions import NotFittedError
-from torch.utils.data import IterableDataset
 
+from conftest import Stream
 from diffclust import TELL, KMeansNet, metrics
 from diffclust.engine import rows as engine
 from diffclust.engine.data import Data
 from diffclust.engine.feed import Feed, shuffled
 from diffclust.engine.rows import ArrayRows
-from diffclust.reading import sources
+from diffclust.reading import lazy_rows
 from diffclust.reading.formats import open_parquet
-from diffclust.saving.answers import GROUP, More, write
+from diffclust.saving.labels_file import PARTS_PER_GROUP, LabelColumns, write
 from processes import said_by
 
 CPU = torch.device("cpu")
 
 
-class Items(IterableDataset):
-    def __init__(self, X):
-        self.X = torch.from_numpy(X)
-
-    def __iter__(self):
-        return iter(self.X)
-
-
 @pytest.fixture
 def small(monkeypatch):
     """Blocks and buffers of a few rows."""
-    monkeypatch.setattr(engine, "BLOCK", 10 * 24)  # ten rows of six numbers
+    monkeypatch.setattr(engine, "BLOCK_BYTES", 10 * 24)  # ten rows of six numbers
     monkeypatch.setattr(ArrayRows, "window", 3)
-    monkeypatch.setattr(engine, "WINDOW", 3)
-    monkeypatch.setattr(sources, "RECENT", 16)
+    monkeypatch.setattr(engine, "SHUFFLED_BLOCKS", 3)
+    monkeypatch.setattr(lazy_rows, "RECENT_ROWS", 16)
 
 
 @pytest.fixture
@@ -59,15 +51,15 @@ def sources_of(X, folder):
         "memmap": np.load(folder / "x.npy", mmap_mode="r"),
         ".npy": folder / "x.npy",
         ".parquet": str(folder / "x.parquet"),
-        "iterable": Items(X),
+        "iterable": Stream(torch.from_numpy(X)),
     }
 
 
 def feeds(rows, batch=15):
     feed = Feed(Data(rows, CPU, batch))
     for _ in range(2):
-        feed.begin()
-        yield feed, torch.cat([(feed.bring(i), feed.batch().x)[1].clone() for i in range(len(feed.order))])
+        feed.begin_epoch()
+        yield feed, torch.cat([(feed.load(i), feed.batch().x)[1].clone() for i in range(len(feed.order))])
 
 
 def test_an_epoch_in_blocks_is_every_row_once(X, small, tmp_path):
@@ -75,7 +67,7 @@ def test_an_epoch_in_blocks_is_every_row_once(X, small, tmp_path):
     kinds = [
         ArrayRows(paths["memmap"], (6,), lambda x: x),
         open_parquet(tmp_path / "x.parquet"),
-        sources.IterableRows(paths["iterable"]),
+        lazy_rows.IterableRows(paths["iterable"]),
     ]
     for rows in kinds:
         epochs = []
@@ -89,7 +81,7 @@ def test_an_epoch_in_blocks_is_every_row_once(X, small, tmp_path):
 
 def test_reads_are_long_and_batches_are_mixed(X, small):
     feed = Feed(Data(ArrayRows(X, (6,), lambda x: x), CPU, 15))
-    feed.begin()
+    feed.begin_epoch()
     blocks = feed.order.flatten() // 10
     for window in blocks.split(30):
         assert len(window.unique()) == 3  # three blocks at a time, each read once
@@ -151,11 +143,11 @@ def test_bad_files(X, tmp_path):
     with pytest.raises(ValueError, match="feature names"):
         model.predict(tmp_path / "other.parquet")
     with pytest.raises(ValueError, match="0 samples"):
-        fit(Items(X[:0]))
+        fit(Stream(torch.from_numpy(X[:0])))
 
 
 def test_row_groups_are_forgotten(X, tmp_path, monkeypatch):
-    monkeypatch.setattr(sources, "HELD", 2 * 20 * 24)  # two groups
+    monkeypatch.setattr(lazy_rows, "HELD_BYTES", 2 * 20 * 24)  # two groups
     sources_of(X, tmp_path)
     rows = open_parquet(tmp_path / "x.parquet")
     assert rows.window == 2
@@ -193,7 +185,7 @@ def test_row_groups_are_read_by_one_thread_at_a_time(X, tmp_path, reads):
 
 
 def test_no_read_goes_on_when_an_epoch_is_left(X, tmp_path, reads, monkeypatch):
-    monkeypatch.setattr(sources, "HELD", 1)  # a batch reaches into the next group
+    monkeypatch.setattr(lazy_rows, "HELD_BYTES", 1)  # a batch reaches into the next group
     sources_of(X, tmp_path)
     batches = shuffled(Data(open_parquet(tmp_path / "x.parquet"), CPU, 15))
     next(batches)
@@ -210,7 +202,7 @@ def test_answers_are_written_as_they_are_found(X, tmp_path, ending, proba):
     many = np.tile(X, (20, 1))
     model = TELL(3, network="identity", epochs=1, random_state=0, device="cpu").fit(X)
     out = tmp_path / f"labels{ending}"
-    write(out, model.predict_in_parts(many), len(many), More(proba))
+    write(out, model.predict_in_parts(many), len(many), LabelColumns(proba))
     if ending == ".npy":
         assert (np.load(out) == model.predict(many)).all()
         return
@@ -235,7 +227,7 @@ def test_what_is_written_is_forgotten(tmp_path, ending):
             most = max(most, sum(part() is not None for part in given))
 
     write(tmp_path / f"labels{ending}", parts(), 3000)
-    assert most <= 2 * GROUP  # row groups of .parquet; the others keep none
+    assert most <= 2 * PARTS_PER_GROUP  # row groups of .parquet; the others keep none
 
 
 def test_a_file_is_there_when_it_is_whole(X, tmp_path):

@@ -10,15 +10,15 @@ from typing import Any, NamedTuple, TextIO
 
 import numpy as np
 
-from ..engine.disk import written_whole
+from ..engine.disk import atomic_write
 from ..extras import extra
 
 Parts = Iterable[tuple[np.ndarray, np.ndarray]]  # labels (b,) and probabilities (b, k) of one part after the other
 Beside = Mapping[str, Sequence[Any]]  # columns of the rows' own
-GROUP = 64  # parts in a row group
+PARTS_PER_GROUP = 64  # parts in a row group
 
 
-class More(NamedTuple):
+class LabelColumns(NamedTuple):
     """What is written of each row with its label."""
 
     proba: bool = False  # the probabilities
@@ -26,20 +26,20 @@ class More(NamedTuple):
     names: Sequence[str] = ()  # of the clusters
 
 
-LABELS_ALONE = More()
+LABELS_ALONE = LabelColumns()
 
 
-def write(path: Path, parts: Parts, n: int, more: More = LABELS_ALONE) -> None:
+def write(path: Path, parts: Parts, n: int, more: LabelColumns = LABELS_ALONE) -> None:
     """The labels of n rows to .csv, .parquet or .npy (labels alone), with `more`. The file is there when it is whole;
     else a former one is."""
-    with written_whole(path) as part:
+    with atomic_write(path) as part:
         WRITERS[path.suffix](part, parts, n, more)
 
 
 def as_csv(labels: np.ndarray, beside: Beside) -> bytes:
     """The labels as a .csv file would have them."""
     text = io.StringIO(newline="")
-    _write_lines(text, [(labels, labels[:, None])], More(beside=beside))
+    _write_lines(text, [(labels, labels[:, None])], LabelColumns(beside=beside))
     return text.getvalue().encode("utf-8", "surrogateescape")
 
 
@@ -47,12 +47,12 @@ def _names(probabilities: np.ndarray) -> list[str]:
     return [f"p{j}" for j in range(probabilities.shape[1])]
 
 
-def _write_csv(path: Path, parts: Parts, n: int, more: More) -> None:
+def _write_csv(path: Path, parts: Parts, n: int, more: LabelColumns) -> None:
     with path.open("w", newline="", encoding="utf-8", errors="surrogateescape") as file:
         _write_lines(file, parts, more)
 
 
-def _write_lines(file: TextIO, parts: Parts, more: More) -> None:
+def _write_lines(file: TextIO, parts: Parts, more: LabelColumns) -> None:
     proba, beside, names = more
     writer = csv.writer(file, lineterminator="\n")
     done = 0
@@ -76,7 +76,7 @@ def _no_formula(cell: Any, is_file: bool = False) -> Any:
     return f"./{cell}" if is_file else f"'{cell}"
 
 
-def _write_npy(path: Path, parts: Parts, n: int, more: More) -> None:
+def _write_npy(path: Path, parts: Parts, n: int, more: LabelColumns) -> None:
     with path.open("wb") as file:  # no memory map: on a full disk that is the end of the process
         header = {"descr": "<i8", "fortran_order": False, "shape": (n,)}
         np.lib.format.write_array_header_1_0(file, header)
@@ -84,7 +84,7 @@ def _write_npy(path: Path, parts: Parts, n: int, more: More) -> None:
             file.write(labels.astype("<i8").tobytes())
 
 
-def _write_parquet(path: Path, parts: Parts, n: int, more: More) -> None:
+def _write_parquet(path: Path, parts: Parts, n: int, more: LabelColumns) -> None:
     proba, beside, names = more
     arrow = extra("pyarrow", "data", "Writing a .parquet file")
     parquet = extra("pyarrow.parquet", "data", "Writing a .parquet file", package="pyarrow")
@@ -107,7 +107,7 @@ def _write_parquet(path: Path, parts: Parts, n: int, more: More) -> None:
 
 def _gathered(parts: Parts) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     parts = iter(parts)
-    while some := list(islice(parts, GROUP)):
+    while some := list(islice(parts, PARTS_PER_GROUP)):
         yield np.concatenate([labels for labels, _ in some]), np.concatenate([chances for _, chances in some])
 
 

@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from diffclust.engine.accelerate import errors, sphere
-from diffclust.engine.accelerate.errors import squared_error
+from diffclust.engine.accelerate import reconstruction_error, sphere
 from diffclust.engine.accelerate.launch import has_triton
-from diffclust.engine.accelerate.layers import fused_ends
+from diffclust.engine.accelerate.layers import fused_arithmetic
+from diffclust.engine.accelerate.reconstruction_error import squared_error
 from diffclust.engine.accelerate.sphere import WIDEST, FusedSphere
 from diffclust.nn.autoencoders import Autoencoder, base
 from diffclust.nn.cluster import ClusterLayer, PlainSphere
@@ -61,14 +61,14 @@ def test_the_error_of_a_reconstruction(sigmoid, turned):
 
 
 def test_plain_forms_come_back():
-    with fused_ends(torch.device("cuda")):
+    with fused_arithmetic(torch.device("cuda")):
         assert isinstance(ClusterLayer.arithmetic, FusedSphere)
         assert Autoencoder.squared_error is squared_error
-        with fused_ends(torch.device("cpu")):
+        with fused_arithmetic(torch.device("cpu")):
             pass
     assert type(ClusterLayer.arithmetic) is PlainSphere
     assert Autoencoder.squared_error is base.squared_error
-    with fused_ends(torch.device("cpu")):
+    with fused_arithmetic(torch.device("cpu")):
         assert type(ClusterLayer.arithmetic) is PlainSphere
 
 
@@ -86,9 +86,9 @@ def test_a_model_on_the_cpu_keeps_to_plain_forms(monkeypatch):
         return form.unit_rows(2 * z), owner, mean, pull, moved, Autoencoder.squared_error(y, y + 1, False)
 
     expected = answers()
-    for module in (sphere, errors):
+    for module in (sphere, reconstruction_error):
         monkeypatch.setattr(module, "launch", lambda *arguments, **options: pytest.fail("a kernel was launched"))
-    with fused_ends(torch.device("cuda")):
+    with fused_arithmetic(torch.device("cuda")):
         found = answers()
     torch.testing.assert_close(found, expected)
 

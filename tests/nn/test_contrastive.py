@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from diffclust.nn.views import view_loss
+from diffclust.nn.contrastive import contrastive_loss
 
 
 def by_loops(a, b, temperature):
@@ -20,19 +20,19 @@ def by_loops(a, b, temperature):
 @pytest.mark.parametrize("temperature", [0.2, 0.5])
 def test_against_loops(temperature):
     a, b = torch.randn(2, 5, 3, dtype=torch.float64)
-    assert view_loss(a, b, temperature).item() == pytest.approx(by_loops(a, b, temperature), rel=1e-10)
+    assert contrastive_loss(a, b, temperature).item() == pytest.approx(by_loops(a, b, temperature), rel=1e-10)
 
 
 def test_its_gradient():
     a, b = torch.randn(2, 4, 3, dtype=torch.float64, requires_grad=True)
-    assert torch.autograd.gradcheck(view_loss, (a.detach().requires_grad_(), b.detach().requires_grad_()))
+    assert torch.autograd.gradcheck(contrastive_loss, (a.detach().requires_grad_(), b.detach().requires_grad_()))
 
 
 def test_lengths_do_not_count_and_pairs_may_be_exchanged():
     a, b = torch.randn(2, 6, 4, dtype=torch.float64)
-    torch.testing.assert_close(view_loss(a, b), view_loss(3 * b, 0.1 * a))
+    torch.testing.assert_close(contrastive_loss(a, b), contrastive_loss(3 * b, 0.1 * a))
 
 
 def test_it_is_least_where_pairs_agree():
     a = torch.eye(4, dtype=torch.float64)
-    assert view_loss(a, a) < view_loss(a, a.roll(1, 0))
+    assert contrastive_loss(a, a) < contrastive_loss(a, a.roll(1, 0))

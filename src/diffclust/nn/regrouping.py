@@ -13,11 +13,11 @@ from torch import Tensor, nn
 
 from .cluster import ClusterLayer
 
-MANY = 100  # layers around a layer
+MAX_LAYERS = 100  # merges and splits of one model
 
 
-class Regrouped(ClusterLayer):
-    """A layer whose answers are made of those of the layer `inner`, which is left as it is."""
+class RegroupedLayer(ClusterLayer):
+    """A layer that derives its logits and probabilities from those of `inner`, which does not change."""
 
     weight: nn.Parameter
 
@@ -26,12 +26,12 @@ class Regrouped(ClusterLayer):
         self.inner = inner
         self.tied, self.sphere, self.assignment = inner.tied, inner.sphere, inner.assignment
         self.temperature = inner.temperature
-        # means for people to look at: answers come from `inner`
+        # centres for display only: logits come from `inner`
         means = torch.zeros(n_clusters, inner.embedding_dim, dtype=inner.weight.dtype, device=inner.weight.device)
         self.weight = nn.Parameter(means, requires_grad=False)
 
     def reset_parameters(self) -> None:
-        """Nothing is drawn: `show` sets the means."""
+        """Nothing: `show` sets the centres."""
 
     def normalize(self, x: Tensor) -> Tensor:
         return self.inner.normalize(x)
@@ -41,8 +41,8 @@ class Regrouped(ClusterLayer):
         return self.inner.original
 
     def regroup(self, scores: Tensor, z: Tensor, scale: float) -> Tensor:
-        """Scores of the clusters of `inner`, where larger is nearer -> of these. A unit of squared distance counts as
-        much as `scale`."""
+        """Scores of these clusters, from the scores of those of `inner` (larger is nearer). One unit of squared
+        distance corresponds to `scale`."""
         raise NotImplementedError
 
     def logits(self, z: Tensor) -> Tensor:
@@ -66,11 +66,11 @@ class Regrouped(ClusterLayer):
 
     @torch.no_grad()
     def show(self, centers: Tensor) -> None:
-        """What `centers` says, (k, d)."""
+        """Set the displayed centres (k, d)."""
         self.weight.copy_(2 * self.alpha * centers)
 
 
-class Joined(Regrouped):
+class MergedClusters(RegroupedLayer):
     """Clusters i < j as one, which is number i; the last takes the number j."""
 
     def __init__(self, inner: ClusterLayer, i: int, j: int) -> None:
@@ -82,11 +82,11 @@ class Joined(Regrouped):
         return torch.stack([both if old == self.i else scores[:, old] for old in self.sources()], dim=1)
 
     def sources(self) -> list[int]:
-        """Of each cluster, which it was of `inner`."""
+        """The cluster of `inner` that each cluster comes from."""
         return renumbered(self.inner.n_clusters, self.j)
 
 
-class Parted(Regrouped):
+class SplitCluster(RegroupedLayer):
     """Cluster i as two, number i and a new last one: the nearer of two `parts` (2, d)."""
 
     parts: Tensor
@@ -114,10 +114,10 @@ def renumbered(k: int, j: int) -> list[int]:
     return kept
 
 
-def rebuilt(inner: ClusterLayer, steps: list[list[Any]]) -> ClusterLayer:
-    """The layer with all that was done to it: ["merge", i, j] and ["split", i], in order."""
-    if len(steps) > MANY:
-        raise ValueError(f"its clusters were merged and split {len(steps)} times: at most {MANY} can be read")
+def replay_regrouping(inner: ClusterLayer, steps: list[list[Any]]) -> ClusterLayer:
+    """Apply merges and splits to a layer, in order: ["merge", i, j] and ["split", i]."""
+    if len(steps) > MAX_LAYERS:
+        raise ValueError(f"its clusters were merged and split {len(steps)} times: at most {MAX_LAYERS} can be read")
     for what, *which in steps:
         if what not in ("merge", "split") or any(type(i) is not int or not 0 <= i < inner.n_clusters for i in which):
             raise ValueError(f"{[what, *which]} is not a cluster merged or split")
@@ -125,5 +125,5 @@ def rebuilt(inner: ClusterLayer, steps: list[list[Any]]) -> ClusterLayer:
             raise ValueError(f"{which} are not two clusters to merge")
         if what == "split" and len(which) != 1:
             raise ValueError(f"{which} is not one cluster to split")
-        inner = Joined(inner, *which) if what == "merge" else Parted(inner, *which)
+        inner = MergedClusters(inner, *which) if what == "merge" else SplitCluster(inner, *which)
     return inner

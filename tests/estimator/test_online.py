@@ -12,10 +12,10 @@ import torch
 import torch.nn.functional as F
 from sklearn.exceptions import NotFittedError
 from sklearn.metrics import adjusted_rand_score
-from torch.utils.data import DataLoader, IterableDataset, TensorDataset
+from torch.utils.data import DataLoader, TensorDataset
 
 import diffclust
-from conftest import ESTIMATORS, learns_network_online, quick_settings
+from conftest import ESTIMATORS, Stream, learns_network_online, quick_settings
 from diffclust import DCN, TELL, AEKMeans, DeepKMeans, KMeansNet, metrics
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -175,10 +175,6 @@ def test_the_same_rows_in_any_form(online, blobs, tmp_path):
     X = (blobs[0] - blobs[0].mean(0)).astype(np.float32)
     np.save(tmp_path / "x.npy", X[80:])
 
-    class Items(IterableDataset):
-        def __iter__(self):
-            return iter(torch.from_numpy(X[80:]))
-
     forms = [
         X[80:],
         X[80:].astype(np.float64),
@@ -189,7 +185,7 @@ def test_the_same_rows_in_any_form(online, blobs, tmp_path):
         np.load(tmp_path / "x.npy", mmap_mode="r"),
         TensorDataset(torch.from_numpy(X[80:]), torch.arange(70)),
         DataLoader(TensorDataset(torch.from_numpy(X[80:]), torch.arange(70)), batch_size=70),
-        Items(),
+        Stream(torch.from_numpy(X[80:])),
     ]
     centers = []
     for form in forms:
@@ -360,7 +356,7 @@ def test_the_encoder_learns_whoever_had_the_last_turn(online, blobs, epochs):
     centers = model.model_.clusters.weight.detach().clone()
     model.partial_fit(blobs[0][60:90], learn_network=True)
     after = list(model.model_.autoencoder.encoder.parameters())
-    assert not any(torch.equal(one, other) for one, other in zip(before, after, strict=True)), "see hold_centers"
+    assert not any(torch.equal(one, other) for one, other in zip(before, after, strict=True)), "see freeze_centers"
     assert model.model_.clusters.weight.shape == centers.shape
 
 

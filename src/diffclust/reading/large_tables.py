@@ -41,19 +41,19 @@ from .labels import NoSuchLabel
 if TYPE_CHECKING:
     from ..engine.rows import Rows
 
-CELLS = 2**20  # of a part: some 100 MB as words
-SAMPLE = 2**22  # cells of the rows by which columns are told
-BYTES = 2**20  # read in one go
-LARGE = 2**28  # bytes of a file that the command still reads whole; as words they are ten times as many
-PACKED = 5  # times that a compressed file becomes larger, about
+PART_CELLS = 2**20  # of a part: some 100 MB as words
+SAMPLE_CELLS = 2**22  # cells of the rows by which columns are told
+READ_BYTES = 2**20  # read in one go
+LARGE_FILE = 2**28  # bytes of a file that the command still reads whole; as words they are ten times as many
+COMPRESSION = 5  # times that a compressed file becomes larger, about
 
 Encode = Callable[[Any], np.ndarray | sp.csr_matrix]
 
 
 def is_large(path: Path) -> bool:
     """Whether a .csv or .tsv, perhaps compressed, is too large to be read whole."""
-    packed = PACKED if path.suffix.lower() in (".gz", ".zst") else 1
-    return packed * path.stat().st_size > LARGE
+    packed = COMPRESSION if path.suffix.lower() in (".gz", ".zst") else 1
+    return packed * path.stat().st_size > LARGE_FILE
 
 
 class TextTable:
@@ -69,22 +69,22 @@ class TextTable:
         if not path.is_file():
             raise FileNotFoundError(f"No such file: {path}")
         with self._named():
-            self.encoding = self._tell_encoding()
-            self.separator = "\t" if ".tsv" in path.suffixes else self._tell_separator()
+            self.encoding = self._detect_encoding()
+            self.separator = "\t" if ".tsv" in path.suffixes else self._detect_separator()
             with self._text() as text:
                 start, self.width, lines = table_lines(text, self.separator)
                 head = list(islice(lines, HEAD))
                 self.names, self.features, self.place = features_of(start, stacked(head, self.width), expected)
-                self._look(chain(head, lines), expected if start is not None else Expected.by(None))
+                self._scan(chain(head, lines), expected if start is not None else Expected.by(None))
 
     @property
     def label(self) -> str | None:
         """The column of labels."""
         return None if self.place is None else self.names[self.place]
 
-    def _look(self, lines: Iterator[list[str]], expected: Expected) -> None:
+    def _scan(self, lines: Iterator[list[str]], expected: Expected) -> None:
         """Count rows, keep the labels, and every `step`-th row, twice as many steps apart when they become too many."""
-        most, step, kept, n = max(2, SAMPLE // self.width), 1, list[list[str]](), 0
+        most, step, kept, n = max(2, SAMPLE_CELLS // self.width), 1, list[list[str]](), 0
         self.classes: dict[str, int] = {}
         self.codes = array("L")  # of the labels
         for n, line in enumerate(lines, 1):
@@ -134,7 +134,7 @@ class TextTable:
         with self._bytes() as raw, io.TextIOWrapper(raw, self.encoding, newline="") as text:
             yield text
 
-    def _tell_encoding(self) -> str:
+    def _detect_encoding(self) -> str:
         """As for a file that is read whole: the first encoding that all of it can be read in."""
         with self._bytes() as raw:
             mark = raw.read(2)
@@ -143,7 +143,7 @@ class TextTable:
             decoder = codecs.getincrementaldecoder(encoding)()
             try:
                 with self._bytes() as raw:
-                    while block := raw.read(BYTES):
+                    while block := raw.read(READ_BYTES):
                         if not marked and b"\0" in block:
                             raise ValueError("it is not text: it contains zero bytes.")
                         decoder.decode(block)
@@ -155,9 +155,9 @@ class TextTable:
             return encoding
         return "latin-1"
 
-    def _tell_separator(self) -> str:
+    def _detect_separator(self) -> str:
         with self._text() as text:
-            return separator_of(text.read(BYTES + 1))
+            return separator_of(text.read(READ_BYTES + 1))
 
     # ---- its rows
 
@@ -166,7 +166,7 @@ class TextTable:
         numeric = {name for name in self.sample.columns if np.asarray(self.sample[name]).dtype.kind == "f"}
         with self._named(), self._text() as text:
             lines = table_lines(text, self.separator)[2]
-            while some := list(islice(lines, max(1, CELLS // self.width))):
+            while some := list(islice(lines, max(1, PART_CELLS // self.width))):
                 cells = stacked(some, self.width)
                 yield Frame({name: _as_before(cells[:, i], name in numeric) for name, i in self._places()})
 

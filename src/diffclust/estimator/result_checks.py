@@ -19,18 +19,18 @@ from ..engine.run import Run, last_change
 from ..nn.kmeans import kmeans
 from .stability import compared
 
-ENOUGH = 20  # epochs of all phases: with fewer, nothing is asked
-FALLING = 0.05  # of the loss, from the last tenth of the epochs but one to the last: training was cut off
-DISSOLVED = 0.5  # stability below which a cluster is not found again (Hennig)
-SAMPLE, VALUES = 1000, 4_000_000  # rows that are looked at, at most, and values of them
-NEAREST = 3  # rows that count as near
-CHANCE = 0.1  # of the way from chance to all near rows together: clusters say next to nothing
-LEVEL = 0.8  # of what k-means keeps together: with less, the network has lost what was there
-STARTS = 4  # of k-means
-A_CLUSTER = 10  # rows of the sample for each cluster: with fewer, near rows are of other clusters anyway
+MIN_EPOCHS = 20  # fits with fewer epochs, of all phases together, are not checked
+STILL_FALLING = 0.05  # relative fall of the loss between the last two tenths of the epochs: training ended too early
+DISSOLVED = 0.5  # a cluster with less stability is not found again (Hennig)
+MAX_ROWS, MAX_VALUES = 1000, 4_000_000  # largest sample of rows, and its largest number of values
+N_NEIGHBOURS = 3  # nearest rows that count as neighbours
+NEAR_CHANCE = 0.1  # share of neighbours together, beyond chance: with less, clusters say next to nothing
+MIN_OF_KMEANS = 0.8  # share of what k-means keeps together: with less, the network has lost structure
+KMEANS_INIT = 4  # n_init of that k-means
+ROWS_PER_CLUSTER = 10  # sampled rows per cluster: with fewer, most neighbours are in other clusters anyway
 
 
-def examine(best: Run, runs: Sequence[Run], data: Data, *, by_distance: bool) -> dict[str, Any]:
+def check_result(best: Run, runs: Sequence[Run], data: Data, *, by_distance: bool) -> dict[str, Any]:
     """Compute the figures for `diagnostics_["soundness"]`, and add the resulting warnings to the events of the run.
 
     Args:
@@ -40,14 +40,14 @@ def examine(best: Run, runs: Sequence[Run], data: Data, *, by_distance: bool) ->
         by_distance: whether clusters of the method are neighbourhoods, so that a comparison with k-means makes sense.
     """
     found: dict[str, Any] = {"change": None, "stability": None, "together": None, "kmeans": None}
-    if len(best.history) < ENOUGH or best.collapsed:
+    if len(best.history) < MIN_EPOCHS or best.collapsed:
         return found
     if not {event.kind for event in best.events} & {"fallback", "settled", "collapse", "interrupted"}:
         found["change"] = last_change(best.history, best.terms)
     others = [run.labels for run in runs if run.seed != best.seed]
     if others:
         found["stability"] = compared(best.labels, others, len(best.centers)).clusters.tolist()
-    beside = beside_kmeans(best.model, data, best.labels, len(best.centers), best.seed) if by_distance else None
+    beside = compare_with_kmeans(best.model, data, best.labels, len(best.centers), best.seed) if by_distance else None
     if beside is not None:
         found["together"], found["kmeans"] = beside.together
     best.events.extend(_doubts(found, best.sizes.tolist()))
@@ -58,7 +58,7 @@ def _doubts(found: dict[str, Any], sizes: list[int]) -> list[Event]:
     """The warnings that follow from the figures."""
     doubts = []
     change, together, plain = found["change"], found["together"], found["kmeans"]
-    if change is not None and change < -FALLING:
+    if change is not None and change < -STILL_FALLING:
         text = "Training ended while the loss was still falling, by {:.0%} in its last tenth: more epochs may help."
         doubts.append(Event("unfinished", text.format(-change)))
     lost = [j for j, stays in enumerate(found["stability"] or []) if sizes[j] and stays < DISSOLVED]
@@ -66,10 +66,10 @@ def _doubts(found: dict[str, Any], sizes: list[int]) -> list[Event]:
         named = ", ".join(map(str, lost[:10])) + (", ..." if len(lost) > 10 else "")
         text = "Unstable: {} of {} clusters are not found by the other restarts ({}; see stability_)."
         doubts.append(Event("unstable", text.format(len(lost), len(sizes), named)))
-    if together is not None and together < CHANCE:
+    if together is not None and together < NEAR_CHANCE:
         text = "No better than chance: neighbouring rows share a cluster hardly more often than by chance ({:.2f})."
         doubts.append(Event("chance", text.format(together)))
-    elif together is not None and together < LEVEL * plain:
+    elif together is not None and together < MIN_OF_KMEANS * plain:
         text = (
             "Worse than k-means, which keeps more neighbouring rows together on the same values ({:.2f}, here {:.2f})."
         )
@@ -77,7 +77,7 @@ def _doubts(found: dict[str, Any], sizes: list[int]) -> list[Event]:
     return doubts
 
 
-class BesideKMeans(NamedTuple):
+class KMeansComparison(NamedTuple):
     """A sample of rows in the units of the network (n, d), with our labels and those of k-means."""
 
     rows: Tensor
@@ -87,22 +87,22 @@ class BesideKMeans(NamedTuple):
     @property
     def together(self) -> tuple[float, float]:
         """The share of neighbouring rows in one cluster, for our labels and for k-means."""
-        near = torch.cdist(self.rows, self.rows).fill_diagonal_(torch.inf).topk(NEAREST, largest=False).indices
+        near = torch.cdist(self.rows, self.rows).fill_diagonal_(torch.inf).topk(N_NEIGHBOURS, largest=False).indices
         return share_together(near, self.labels), share_together(near, self.plain)
 
 
 @torch.no_grad()
-def beside_kmeans(model: Any, data: Data, labels: np.ndarray, k: int, seed: int) -> BesideKMeans | None:
+def compare_with_kmeans(model: Any, data: Data, labels: np.ndarray, k: int, seed: int) -> KMeansComparison | None:
     """The labels of a model with an autoencoder beside those of k-means with as many clusters; None if there are too
     few rows."""
     width = max(1, math.prod(data.rows.row_shape))
-    index = data.spaced(min(SAMPLE, max(VALUES // width, A_CLUSTER * k)))
-    if k < 2 or len(index) < A_CLUSTER * k:
+    index = data.spaced(min(MAX_ROWS, max(MAX_VALUES // width, ROWS_PER_CLUSTER * k)))
+    if k < 2 or len(index) < ROWS_PER_CLUSTER * k:
         return None
     x = data.map(lambda x: model.autoencoder.normalize(x).flatten(1).float(), index)
     generator = torch.Generator(x.device).manual_seed(seed)
-    plain = kmeans(x, k, n_init=STARTS, generator=generator).labels
-    return BesideKMeans(x, torch.from_numpy(labels).to(x.device)[index], plain)
+    plain = kmeans(x, k, n_init=KMEANS_INIT, generator=generator).labels
+    return KMeansComparison(x, torch.from_numpy(labels).to(x.device)[index], plain)
 
 
 def share_together(near: Tensor, labels: Tensor) -> float:
