@@ -162,7 +162,7 @@ def test_the_spectral_embedding_is_that_of_all_eigenvectors(monkeypatch):
     root = np.sqrt(dense.sum(1))
     vectors = np.linalg.eigh(np.eye(60) - dense / np.outer(root, root))[1][:, :3]
     assert span(spectral_embedding(w, 3, 0)) == pytest.approx(span(vectors))
-    monkeypatch.setattr("diffclust.baselines.cut.ALL", 0)
+    monkeypatch.setattr("diffclust.baselines.cut.DENSE_UP_TO", 0)
     for kind in (w, w.to_dense()):
         assert span(spectral_embedding(kind, 3, 0)) == pytest.approx(span(vectors), abs=1e-2)
 

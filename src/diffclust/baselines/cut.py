@@ -20,9 +20,9 @@ from ..nn.eigenvectors import Operator, random_orthonormal, smallest_eigenvector
 from ..nn.kmeans import kmeans
 from ..nn.neighbours import nearest_neighbours
 
-ALL = 800  # rows up to which all eigenvectors are found at once
-MORE = 4  # vectors beside the k, which make these come sooner
-STEPS = 600
+DENSE_UP_TO = 800  # rows up to which all eigenvectors are computed, by a dense solver
+EXTRA_VECTORS = 4  # vectors iterated beside the k, so that these converge sooner
+MAX_ITER = 600  # of the iteration for the smallest eigenvectors
 
 
 def cut(weights: Tensor, k: int, seed: int) -> NDArray[np.int64]:
@@ -65,11 +65,11 @@ def inverse_root(degree: Tensor) -> Tensor:
 def smallest(apply: Operator, n: int, k: int, seed: int, *, like: Tensor) -> Tensor:
     """The k smallest eigenvectors (n, k) of a symmetric matrix, given by its products with tensors of like's kind."""
     like = torch.empty(0, dtype=like.dtype, device=like.device)
-    if n <= max(ALL, 2 * (k + MORE)):
+    if n <= max(DENSE_UP_TO, 2 * (k + EXTRA_VECTORS)):
         matrix = apply(torch.eye(n, dtype=like.dtype, device=like.device))
         return torch.linalg.eigh((matrix + matrix.T) / 2).eigenvectors[:, :k]
-    start = random_orthonormal(n, k + MORE, like=like, seed=seed)
-    return smallest_eigenvectors(apply, start=start, max_iter=STEPS, tolerance=1e-4)[1][:, :k]
+    start = random_orthonormal(n, k + EXTRA_VECTORS, like=like, seed=seed)
+    return smallest_eigenvectors(apply, start=start, max_iter=MAX_ITER, tolerance=1e-4)[1][:, :k]
 
 
 def neighbour_graph(x: Tensor, n_neighbors: int, seed: int) -> Tensor:

@@ -23,8 +23,8 @@ from ..nn.kmeans import lloyd
 from .clusterer import ClassicalClusterer, Labels, Rows, check_device, hyperparameters, knob
 from .cut import group
 
-BLOCK = 2**24  # distances held at a time
-ROUNDS = 5  # of k-means for landmarks, the authors'
+DISTANCES_AT_ONCE = 2**24  # distances held at a time
+KMEANS_STEPS = 5  # of k-means for landmarks, the authors'
 
 
 @hyperparameters
@@ -61,12 +61,15 @@ class LSC(ClassicalClusterer):
         """The landmarks (p, d) of the rows x (n, d)."""
         p = min(self.n_landmarks, len(x))
         drawn = x[torch.randperm(len(x), generator=torch.Generator().manual_seed(seed))[:p].to(x.device)]
-        return drawn if self.landmarks == "random" else lloyd(x, drawn, max_iter=ROUNDS).centers
+        return drawn if self.landmarks == "random" else lloyd(x, drawn, max_iter=KMEANS_STEPS).centers
 
 
 def codes(x: Tensor, landmarks: Tensor, r: int) -> sp.csr_array:
     """Z (n, p), r entries a row; h is the mean distance to the r nearest."""
-    near = [torch.cdist(part, landmarks).topk(r, largest=False) for part in x.split(max(1, BLOCK // len(landmarks)))]
+    near = [
+        torch.cdist(part, landmarks).topk(r, largest=False)
+        for part in x.split(max(1, DISTANCES_AT_ONCE // len(landmarks)))
+    ]
     distance = torch.cat([each.values for each in near]).double()
     places = torch.cat([each.indices for each in near]).cpu().numpy()
     width = distance.mean().clamp_min(torch.finfo(x.dtype).tiny)

@@ -22,7 +22,7 @@ from ..methods.ssc import unit_length
 from .clusterer import ClassicalClusterer, Labels, Rows, check_device, hyperparameters, knob
 from .lrr import LRR
 
-BLOCK = 4096  # rows classified at a time
+ROWS_AT_ONCE = 4096  # rows classified at a time
 
 
 @hyperparameters
@@ -65,7 +65,7 @@ class SLRR(ClassicalClusterer):
         sample = unit_length(torch.from_numpy(self.sample_)).to(device)
         member = F.one_hot(torch.from_numpy(self.sample_labels_).to(device), self.n_clusters).to(sample)
         parts = [residuals(unit_length(part.to(device)), sample, member, self.ridge).argmin(1).cpu()
-                 for part in torch.from_numpy(X).split(BLOCK)]  # fmt: skip
+                 for part in torch.from_numpy(X).split(ROWS_AT_ONCE)]  # fmt: skip
         return torch.cat(parts).numpy()
 
 

@@ -24,8 +24,8 @@ from ..nn.ops import squared_distances
 from .clusterer import AffinityClusterer, ClassicalClusterer, Labels, Rows, check_device, hyperparameters, knob
 from .cut import cut, neighbour_graph
 
-MANY = 20_000  # rows from which single precision has to do
-SHARE = 0.1  # of a mean cluster's size: a smaller piece of the graph is no cluster
+FLOAT32_FROM = 20_000  # rows from which the eigenvectors are computed in single precision
+MIN_SHARE = 0.1  # of a mean cluster's size: a smaller piece of the graph is no cluster
 
 
 @hyperparameters
@@ -67,7 +67,7 @@ class Spectral(ClassicalClusterer):
 
     def label(self, X: Rows, seed: int) -> Labels:
         x = torch.from_numpy(X).to(choose_device(self.device))
-        if len(X) > MANY:
+        if len(X) > FLOAT32_FROM:
             x = x.float()
         graph = neighbour_graph(x, self.n_neighbors, seed)
         kept = large_pieces(graph, self.n_clusters)
@@ -86,5 +86,5 @@ def large_pieces(graph: Tensor, k: int) -> np.ndarray:
     n = len(graph)
     rows, columns = graph.indices().cpu().numpy()
     piece = connected_components(coo_array((np.ones(len(rows)), (rows, columns)), shape=(n, n)), directed=False)[1]
-    kept = np.bincount(piece)[piece] >= SHARE * n / k
+    kept = np.bincount(piece)[piece] >= MIN_SHARE * n / k
     return kept if kept.sum() >= k else np.ones(n, dtype=bool)

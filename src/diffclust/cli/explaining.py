@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 RowsArgument = Annotated[
     str | None, typer.Argument(help="Rows, as for fit; by default the data the model was fitted on.")
 ]
-SHOWN = 12  # features or contributions in a table
+LISTED = 12  # features or contributions in a table
 
 
 def explain(
@@ -252,7 +252,7 @@ def _print_inputs(said: Any, estimator: Any, X: Any, asked: list[int], *, sparse
         blank = [None if each is None else each[0] for each in blank]
         places = range(len(names))
         cells = [[shown_cell(reading, v, at, b) for at in places] for v, b in zip(values, blank, strict=True)]
-    order = [i for i in np.argsort(-np.abs(weights), kind="stable")[:SHOWN].tolist() if weights[i]]
+    order = [i for i in np.argsort(-np.abs(weights), kind="stable")[:LISTED].tolist() if weights[i]]
     heads = [f"row {i}" for i in asked]
     lines = [[names[i], *(row[i] for row in cells), f"{weights[i]:+.5g}"] for i in order]
     print_table([what, *heads, "counts"], lines)
@@ -260,7 +260,7 @@ def _print_inputs(said: Any, estimator: Any, X: Any, asked: list[int], *, sparse
 
 def _print_sum(said: Any, total: float) -> None:
     heaviest = said.heaviest(len(said.contributions))
-    rest = sum(value for _, value in heaviest[SHOWN:])
-    lines = [[name, f"{value:+.5g}"] for name, value in heaviest[:SHOWN]]
-    lines += [[f"{len(heaviest) - SHOWN} others", f"{rest:+.5g}"]] if len(heaviest) > SHOWN else []
+    rest = sum(value for _, value in heaviest[LISTED:])
+    lines = [[name, f"{value:+.5g}"] for name, value in heaviest[:LISTED]]
+    lines += [[f"{len(heaviest) - LISTED} others", f"{rest:+.5g}"]] if len(heaviest) > LISTED else []
     print_table(["contribution", ""], [*lines, ["bias", f"{said.bias:+.5g}"], ["sum", f"{total:+.5g}"]])

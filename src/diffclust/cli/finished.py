@@ -11,8 +11,8 @@ from typing import Any
 from .errors import UNSOUND
 from .tables import print_number, print_table, print_unlabelled
 
-SHOWN = ("acc", "nmi", "ari")  # of the scores; --json has them all
-CLUSTERS = ["cluster", "name", "rows", "set apart by"]
+PRINTED_SCORES = ("acc", "nmi", "ari")  # of the scores; --json has them all
+CLUSTER_COLUMNS = ["cluster", "name", "rows", "set apart by"]
 
 
 @dataclass(frozen=True)
@@ -66,12 +66,12 @@ class FinishedFit:
             ["clustering loss", f"{estimator.clustering_loss_:.6g}"],
             *([["dead centres repaired", str(found["repaired"])]] if found["repaired"] else []),
             ["seconds", f"{self.seconds:.1f}"],
-            *([name.upper(), f"{100 * self.scores[name]:.2f}"] for name in SHOWN if name in self.scores),
+            *([name.upper(), f"{100 * self.scores[name]:.2f}"] for name in PRINTED_SCORES if name in self.scores),
         ]
         print_table(["", f"{type(estimator).__name__} on {self.data}"], rows)
         print_number(found.get("number"))
         if self.clusters:
-            print_table(CLUSTERS, self.named_clusters())
+            print_table(CLUSTER_COLUMNS, self.named_clusters())
         print_unlabelled(self.y)
         out = self.out
         print(f"Saved to {out}: the cluster of every row is in labels.csv there.")
@@ -85,7 +85,7 @@ class FinishedFit:
     def clusters_csv(self) -> bytes:
         text = io.StringIO(newline="")
         writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(CLUSTERS)
+        writer.writerow(CLUSTER_COLUMNS)
         writer.writerows(self.named_clusters())
         return text.getvalue().encode("utf-8", "surrogateescape")
 

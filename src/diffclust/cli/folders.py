@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from ..reading.files import Words
     from ..saving.load import SavedModel
 
-BLOCKS, BLOCK = 64, 1 << 16  # of a file that are looked at, to know it again
-FILES = 256  # of a folder
+SAMPLES, SAMPLE_BYTES = 64, 1 << 16  # parts of a file that its fingerprint is computed from, and their size
+MAX_FILES = 256  # files of a folder that its fingerprint is computed from
 
 
 class Source(NamedTuple):
@@ -140,14 +140,14 @@ def fingerprint(place: Path) -> str:
         files = sorted(path for path in place.rglob("*") if path.is_file())
         listed = "\n".join(f"{path.relative_to(place)} {path.stat().st_size}" for path in files)
         digest.update(listed.encode("utf-8", "surrogateescape"))  # names may be in another encoding
-        files = files[:: max(1, len(files) // FILES)]
+        files = files[:: max(1, len(files) // MAX_FILES)]
     for path in files:
         size = path.stat().st_size
         digest.update(f"{size}\n".encode())
         with path.open("rb") as file:
-            for start in range(0, size, max(BLOCK, size // BLOCKS)):
+            for start in range(0, size, max(SAMPLE_BYTES, size // SAMPLES)):
                 file.seek(start)
-                digest.update(file.read(BLOCK))
+                digest.update(file.read(SAMPLE_BYTES))
     return digest.hexdigest()
 
 

@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     from ..reading.columns import Column
     from .folders import Read, Source
 
-MANY = 40  # lines of a table
+MAX_LINES = 40  # lines of a table in the terminal
 
 
 def print_table(header: list[str], rows: list[list[str]]) -> None:
@@ -42,11 +42,11 @@ def print_reading(reading: Any, rows: int, data: str) -> None:
     """How a table is read, a line a column; of many columns of numbers, only how many."""
     columns = list(reading.columns)
     plain = [column for column in columns if column.description == "number"]
-    if len(columns) > MANY and len(plain) > MANY // 2:
+    if len(columns) > MAX_LINES and len(plain) > MAX_LINES // 2:
         columns = [column for column in columns if column.description != "number"]
-    lines = [[column.name, column.description + _way_to_use(column)] for column in columns[:MANY]]
-    if len(columns) > MANY:
-        lines.append([f"{len(columns) - MANY} more", ""])
+    lines = [[column.name, column.description + _way_to_use(column)] for column in columns[:MAX_LINES]]
+    if len(columns) > MAX_LINES:
+        lines.append([f"{len(columns) - MAX_LINES} more", ""])
     if len(columns) < len(reading.columns):
         lines.append([f"{len(plain)} others", "number"])
     print_table([f"{rows:,} rows of {data}", "is read as"], lines)

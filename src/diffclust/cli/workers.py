@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 IMPORTED_LATE = ("torch.optim", "torch._dynamo")  # by the first optimizer
-PATIENCE = 0.2  # seconds between looks at the clock
+POLL_SECONDS = 0.2  # how often the time limit is checked
 
 
 class Task(NamedTuple):
@@ -171,7 +171,7 @@ def run_all(contest: Contest, tasks: Sequence[Task], jobs: int, limit: float) ->
             for worker in [worker for worker in workers if worker.ready and worker.task is None]:
                 if waiting:
                     worker.give(waiting.popleft(), limit)
-            wait([worker.connection for worker in workers], timeout=PATIENCE)
+            wait([worker.connection for worker in workers], timeout=POLL_SECONDS)
             for place, worker in enumerate(workers):
                 finished = _look(worker, limit)
                 if finished is None:

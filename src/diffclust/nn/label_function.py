@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .cluster import ClusterLayer
 
 FLOAT32_FROM = 256  # rows in a batch, from which on float32 first pays
-EXACT_UP_TO = 256  # clusters: whole numbers up to here are exact in matrix products, in bfloat16 too
+COUNT_BY_MATMUL_UP_TO = 256  # clusters: whole numbers up to here are exact in matrix products, in bfloat16 too
 
 
 class LabelFunction:
@@ -76,7 +76,7 @@ class LabelFunction:
         self.max_weight, self.max_bias = self.weight.abs().sum(1).max().item(), self.bias.abs().max().item()
         self.counting, self.ones = _counting(k), _ones(rows)
         self.logits = torch.empty(k, rows)  # fresh memory for every batch would cost as much as the arithmetic
-        self.counts = torch.empty(2, rows) if k <= EXACT_UP_TO else None
+        self.counts = torch.empty(2, rows) if k <= COUNT_BY_MATMUL_UP_TO else None
 
 
 @functools.lru_cache(16)

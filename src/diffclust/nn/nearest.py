@@ -18,7 +18,7 @@ SCORES_AT_ONCE = 2**19  # scores computed at a time, so that they stay in the ca
 # Up to MANY_CENTERS, centres are compared one after the other, for many rows at once. Above FEW_CENTERS, a product then
 # says which one is marked as the largest: it is exact for whole numbers up to MANY_CENTERS, in bfloat16 too.
 FEW_CENTERS, MANY_CENTERS = 64, 256
-PART = 1024  # rows that one GPU program adds up
+ROWS_PER_PROGRAM = 1024  # rows that one GPU program adds up
 # Rows and centres of a tile, stages, warps, and whether the best of each column is kept until the end: of some ten the
 # fastest on an H200, for 128 columns.
 SPLIT_CONFIG, HALF_CONFIG = (128, 128, 2, 8, False), (128, 64, 2, 8, True)
@@ -212,17 +212,17 @@ def _fused_sums(x: Tensor, labels: Tensor, k: int, origin: Tensor | None) -> tup
     ordered, order = labels.reshape(-1).to(short).sort(stable=True)
     bounds = torch.searchsorted(ordered.int(), torch.arange(clusters + 1, dtype=torch.int32, device=x.device))
     firsts, counts = bounds[:-1], bounds.diff()
-    pieces = (counts + (PART - 1)) // PART
+    pieces = (counts + (ROWS_PER_PROGRAM - 1)) // ROWS_PER_PROGRAM
     ends = pieces.cumsum(0)
-    most = problems * n // PART + clusters
+    most = problems * n // ROWS_PER_PROGRAM + clusters
     owner = torch.searchsorted(ends, torch.arange(most, device=x.device), right=True)
     partial = torch.empty(most, d, device=x.device)
     sums = torch.empty(clusters, d, device=x.device)
     across = -(-d // deep)
     kernels.sum_parts[(most, across)](
         x, order, owner, ends, pieces, firsts, counts, ends if origin is None else origin, partial, n, d, x.stride(-2),
-        clusters, SHIFTED=origin is not None, SHARED=x.ndim == 2 and problems > 1, PART=PART, ROWS=16, DEEP=deep,
-        num_warps=4,
+        clusters, SHIFTED=origin is not None, SHARED=x.ndim == 2 and problems > 1, PART=ROWS_PER_PROGRAM,
+        ROWS=16, DEEP=deep, num_warps=4,
     )  # fmt: skip
     kernels.fold_parts[(clusters, across)](partial, ends, pieces, sums, d, ROWS=16, DEEP=deep)
     return sums.view(problems, k, d), counts.view(problems, k)

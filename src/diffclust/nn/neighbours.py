@@ -25,7 +25,7 @@ from .kmeans import kmeans_plus_plus, lloyd
 Metric = Literal["euclidean", "cosine"]
 
 A, B = 1.9328, 0.7905  # of q, for UMAP's min_dist = 0: neighbours may lie on one another
-EXACT_UP_TO = {"cpu": 1e11, "cuda": 2e14}  # n² d up to which all pairs are compared, in some seconds
+ALL_PAIRS_UP_TO = {"cpu": 1e11, "cuda": 2e14}  # n² d up to which all pairs are compared, in some seconds
 PROBED_CELLS = 16  # nearest cells in which neighbours are searched, of about √n
 DISTANCES_AT_ONCE = {"cpu": 2**22, "cuda": 2**28}  # distances held at a time
 GROUP = 32  # entries of a group, whose minimum is computed first
@@ -64,7 +64,7 @@ def nearest_neighbours(
         x = x - x.mean(0)  # far from zero, distances lose digits
         squares = x.square().sum(1)
     if exact is None:
-        exact = n * n * x.shape[1] <= EXACT_UP_TO.get(x.device.type, EXACT_UP_TO["cpu"])
+        exact = n * n * x.shape[1] <= ALL_PAIRS_UP_TO.get(x.device.type, ALL_PAIRS_UP_TO["cpu"])
     index, squared = (_compare_all if exact else _compare_cells)(x, squares, n_neighbors)
     return Nearest(index, squared / 2 if metric == "cosine" else squared.sqrt())
 

@@ -16,10 +16,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-FRESH = 48  # candidates that are added per round
-ROUNDS = 20  # largest number of rounds; two to five are usual
-SWEEPS = 100
-MEMORY = 2**26  # values a block may hold: of its correlations, its candidates, their products
+NEW_CANDIDATES = 48  # candidates that are added per round
+MAX_ROUNDS = 20  # largest number of rounds; two to five are usual
+MAX_SWEEPS = 100  # largest number of passes over the candidates per round
+MAX_BLOCK_VALUES = 2**26  # values a block of rows may hold: correlations, candidates, their products
 
 
 class SelfExpression(NamedTuple):
@@ -41,8 +41,8 @@ def self_expression(x: Tensor, alpha: float, tolerance: float = 1e-2) -> SelfExp
     if not alpha > 1:
         raise ValueError(f"alpha={alpha} should be > 1: otherwise no row has any coefficient.")
     n, d = x.shape
-    width = min(n - 1, 4 * FRESH)
-    size = max(1, min(n, MEMORY // max(n, width * max(d, width))))
+    width = min(n - 1, 4 * NEW_CANDIDATES)
+    size = max(1, min(n, MAX_BLOCK_VALUES // max(n, width * max(d, width))))
     parts = [_solve_block(x, block, alpha, tolerance) for block in torch.arange(n, device=x.device).split(size)]
     rows, columns, values, unfinished = zip(*parts, strict=True)
     return SelfExpression(torch.cat(rows), torch.cat(columns), torch.cat(values), sum(unfinished))
@@ -54,7 +54,7 @@ def _solve_block(x: Tensor, block: Tensor, alpha: float, tolerance: float) -> Se
     correlation = _correlations(x, target, block)
     weight = correlation.amax(1, keepdim=True) / alpha  # λ_i
     candidates, c = block[:, None][:, :0], target[:, :0]  # none yet
-    for _ in range(ROUNDS):
+    for _ in range(MAX_ROUNDS):
         candidates, c = _join(correlation, candidates, c)
         atoms = x[candidates]  # (b, m, d)
         c = _coordinate_descent(atoms @ atoms.mT, (atoms @ target[..., None])[..., 0], weight, c, tolerance)
@@ -76,9 +76,9 @@ def _correlations(x: Tensor, residual: Tensor, block: Tensor) -> Tensor:
 
 
 def _join(correlation: Tensor, candidates: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
-    """The candidates in use, and the FRESH rows that correlate most with the residual; coefficients go along."""
+    """The candidates in use, the rows that correlate most with the residual, and the coefficients of all of them."""
     used = int((c != 0).sum(1).amax()) if c.numel() else 0
-    wanted = min(used + FRESH, correlation.shape[1] - 1)
+    wanted = min(used + NEW_CANDIDATES, correlation.shape[1] - 1)
     largest = correlation.amax(1, keepdim=True)
     score = correlation.scatter_add(1, candidates, (c != 0) * (2 * largest + 1))  # those in use come first
     chosen = score.topk(wanted, dim=1).indices
@@ -91,7 +91,7 @@ def _coordinate_descent(gram: Tensor, q: Tensor, weight: Tensor, c: Tensor, tole
     over all coordinates, and between two of them many over those that are not zero: they are few."""
     scale = torch.where(weight > 0, weight, 1.0)  # in units of λ, which is then one; where it is zero, so is q
     q, c = q / scale, c / scale
-    for _ in range(SWEEPS):
+    for _ in range(MAX_SWEEPS):
         c, settled = _sweep(gram, q, c, 0.1 * tolerance, times=1)
         if settled:
             break
@@ -99,7 +99,7 @@ def _coordinate_descent(gram: Tensor, q: Tensor, weight: Tensor, c: Tensor, tole
         support = (c != 0).to(c.dtype).topk(few, dim=1).indices
         wide = support[..., None].expand(-1, -1, gram.shape[2])
         inner = gram.gather(1, wide).gather(2, support[:, None].expand(-1, few, -1))
-        part, _ = _sweep(inner, q.gather(1, support), c.gather(1, support), 0.1 * tolerance, times=SWEEPS)
+        part, _ = _sweep(inner, q.gather(1, support), c.gather(1, support), 0.1 * tolerance, times=MAX_SWEEPS)
         c = c.scatter(1, support, part)
     return c * scale
 

@@ -15,7 +15,7 @@ PAPER = "DKM"
 SEEDS = (8905, 9129, 291, 4012, 1256, 6819, 4678, 6971, 1362, 575)
 LAMBDAS = (1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0, 100.0, 1000.0)
 VALIDATION = 0.1
-EPOCHS, FEWER = 100, 50  # after pretraining: of DKM, and of DCN and IDEC
+DKM_EPOCHS, DCN_EPOCHS = 100, 50  # after pretraining: of DKM, and of DCN and IDEC
 METRICS = {"ACC": "acc", "NMI": "nmi_geometric"}  # the paper's NMI is the geometric one
 NP, P, A = "np (no pretraining)", "p (pretrained)", "a (annealing, no pretraining)"
 NO_RCV1 = "not run here: RCV1 could not be had"
@@ -47,7 +47,7 @@ class Set(NamedTuple):
         """What all pretrained methods begin with."""
         return Spec(self.data, "aekmeans", self.paper, shared=True, validation=VALIDATION)
 
-    def pretrained(self, method: str, paper: str = "", epochs: int = EPOCHS, **changes: Any) -> Spec:
+    def pretrained(self, method: str, paper: str = "", epochs: int = DKM_EPOCHS, **changes: Any) -> Spec:
         return self.spec(method, paper, self.start(), pretrain_epochs=0, epochs=epochs, **changes)
 
     def sharpening(self, **changes: Any) -> dict[str, Any]:
@@ -92,7 +92,7 @@ def against_kmeans(on: Set) -> tuple[Row, ...]:
         on.row("AE-KM", on.start(), "AE-KM", "pretrained"),
         on.row("DCN-np", alone, "DCN", NP, weights=LAMBDAS),
         annealed(on),
-        on.row("DCN-p", on.pretrained("dcn", f"{on.paper}-dkm", FEWER), "DCN", P, weights=LAMBDAS),
+        on.row("DCN-p", on.pretrained("dcn", f"{on.paper}-dkm", DCN_EPOCHS), "DCN", P, weights=LAMBDAS),
         on.row("DCN-p, 100 epochs", on.pretrained("dcn", f"{on.paper}-dkm")),
         pretrained(on),
     )
@@ -105,7 +105,7 @@ def against_idec(on: Set) -> tuple[Row, ...]:
     return (
         on.row("IDEC-np", alone, "IDEC", NP, weights=LAMBDAS),
         annealed(on),
-        on.row("IDEC-p", on.pretrained("idec", epochs=FEWER, **idec), "IDEC", P, weights=LAMBDAS),
+        on.row("IDEC-p", on.pretrained("idec", epochs=DCN_EPOCHS, **idec), "IDEC", P, weights=LAMBDAS),
         on.row("IDEC-p, 100 epochs", on.pretrained("idec", **idec)),
         pretrained(on),
         on.row("DEC", on.pretrained("dec", **dec)),

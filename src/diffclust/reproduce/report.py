@@ -11,8 +11,8 @@ from .record import Outcome, Records
 from .search import with_choices
 from .spec import PaperTable, Row
 
-LEVEL = 0.05
-ONE = 1.001  # effective clusters
+SIGNIFICANCE = 0.05  # level of the t-test by which a mean is as good as the best
+ONE_CLUSTER = 1.001  # effective number of clusters below which all rows are in one
 MARK = "†"
 NOT_AGAIN = "paper, not run again"
 BEST_BY = {
@@ -125,7 +125,7 @@ def _best(table: PaperTable, records: Records, where: str) -> dict[str, list[flo
 
 def collapsed(outcomes: Sequence[Outcome]) -> bool:
     """Whether every run ended with all samples in one cluster, whose completeness is 100 %."""
-    return all(outcome.figures.get("effective_clusters", 2.0) < ONE for outcome in outcomes)
+    return all(outcome.figures.get("effective_clusters", 2.0) < ONE_CLUSTER for outcome in outcomes)
 
 
 def as_good(values: Sequence[float], best: Sequence[float]) -> bool:
@@ -137,7 +137,7 @@ def as_good(values: Sequence[float], best: Sequence[float]) -> bool:
     ours, theirs = ((mean(runs), stdev(runs), len(runs)) for runs in (values, best))
     if ours[1] == theirs[1] == 0:
         return ours[0] == theirs[0]
-    return bool(ttest_ind_from_stats(*ours, *theirs, equal_var=False).pvalue > LEVEL)
+    return bool(ttest_ind_from_stats(*ours, *theirs, equal_var=False).pvalue > SIGNIFICANCE)
 
 
 def spread(values: Sequence[float]) -> str:
@@ -148,7 +148,7 @@ def _remarks(table: PaperTable, records: Records) -> list[str]:
     runs = [records.of(row.spec) for row in table.rows if row.spec]
     remarks = [
         f"{MARK}: the best mean of ours on the data set, or not significantly different from it (Welch's t-test over "
-        f"the runs, p > {LEVEL:g})."
+        f"the runs, p > {SIGNIFICANCE:g})."
         + (" Rows whose λ was chosen by labels are not ranked." if any(row.by_labels for row in table.rows) else "")
         + (" Rows that end in one cluster are not ranked." if any(map(collapsed, filter(None, runs))) else "")
     ]

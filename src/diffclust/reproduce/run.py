@@ -29,7 +29,7 @@ from .search import SEARCH_SEEDS, candidates, chosen, named
 from .spec import PaperTable, Row, Spec
 
 EVERY = 50  # epochs between two points of a curve, as in the authors' code; short runs have twenty
-BATCH = 256  # rows of a stream that arrive together, as many as the papers have in a batch
+STREAM_BATCH = 256  # rows of a stream that arrive together, as many as the papers have in a batch
 MANY_ROWS = 10_000  # from there on an epoch of a network on a CPU is worth a checkpoint
 RARELY = 100  # epochs between checkpoints else: half a minute of five networks on a GPU, whose checkpoint is 200 MB
 CPU = f"cpu, {platform.machine()}"
@@ -192,7 +192,7 @@ class Runner:
         began = time.monotonic()
         model.fit(X[start])
         labels = []
-        for batch in np.array_split(stream, -(-len(stream) // BATCH)):
+        for batch in np.array_split(stream, -(-len(stream) // STREAM_BATCH)):
             model.partial_fit(X[batch])
             labels.append(model.predict(X[batch]))
         run = {"labels": np.concatenate(labels)}

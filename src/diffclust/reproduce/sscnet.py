@@ -18,13 +18,13 @@ from .spec import PaperTable, Row, Spec
 PAPER = "SSCNet"
 METRICS = {"NMI": "nmi_geometric", "ACC": "acc"}
 PUBLISHED = {"mnist": "mnist-full", "usps": "usps", "cifar10": "cifar10-full"}
-CLUSTERS = {"coil20": 20}  # ten elsewhere
-PART = {"cifar10": 20_000}  # images, drawn by a fixed seed; all elsewhere
-FEWER = {"cifar10": "20,000 of 60,000 images"}
+N_CLUSTERS = {"coil20": 20}  # ten elsewhere
+N_IMAGES = {"cifar10": 20_000}  # images, drawn by a fixed seed; all elsewhere
+PART_OF = {"cifar10": "20,000 of 60,000 images"}  # the same in words
 LITERAL_EPOCHS = {"usps": 50}  # 10 elsewhere
 # of ours: pretraining, epochs and batch, which "auto" gives for so many images
-OURS = {"mnist": (20, 20, 256), "usps": (39, 20, 128), "cifar10": (20, 20, 256), "coil20": (128, 64, 64)}
-MENDED = {"mnist": (10, 10, 512), "usps": (40, 40, 512), "cifar10": (10, 10, 512), "coil20": (150, 100, 256)}
+OUR_SCHEDULE = {"mnist": (20, 20, 256), "usps": (39, 20, 128), "cifar10": (20, 20, 256), "coil20": (128, 64, 64)}
+MENDED_SCHEDULE = {"mnist": (10, 10, 512), "usps": (40, 40, 512), "cifar10": (10, 10, 512), "coil20": (150, 100, 256)}
 JITTER = 0.5
 VIEWS: dict[str, Any] = {  # contrastive codes: of photographs two crops, mirrored and in another light, are alike
     "augment": "photos",
@@ -45,7 +45,7 @@ LESS = (9298, 4649, 2324, 930)  # all of USPS, a half, a quarter, a tenth
 
 
 def k(data: str) -> int:
-    return CLUSTERS.get(data, 10)
+    return N_CLUSTERS.get(data, 10)
 
 
 def literal(data: str, **changes: Any) -> Spec:
@@ -54,7 +54,7 @@ def literal(data: str, **changes: Any) -> Spec:
 
 
 def mended(data: str, **changes: Any) -> Spec:
-    pretraining, epochs, batch = MENDED[data]
+    pretraining, epochs, batch = MENDED_SCHEDULE[data]
     start = {
         "pipeline": "references",
         "optimizer": "adam",
@@ -68,7 +68,7 @@ def mended(data: str, **changes: Any) -> Spec:
 
 
 def ours(data: str, **changes: Any) -> Spec:
-    pretraining, epochs, batch = OURS[data]
+    pretraining, epochs, batch = OUR_SCHEDULE[data]
     start = {
         "n_clusters": k(data),
         "pipeline": "codes",
@@ -106,14 +106,16 @@ def rows(data: str, seeds: int = 0) -> list[Row]:
     found = [
         Row("k-means", baseline, published("k-means"), seeds=seeds),
         *(
-            Row(f"SSCNet, {name}", spec, published("SSCNet"), seeds=seeds, part=FEWER.get(data, ""), other=other(name))
+            Row(
+                f"SSCNet, {name}", spec, published("SSCNet"), seeds=seeds, part=PART_OF.get(data, ""), other=other(name)
+            )
             for name, spec in readings.items()
         ),
     ]
     found += spectral(data, published("SpectralNet"), seeds)
     if data in PUBLISHED:
         found += others(data)
-    return [replace(row, spec=replace(row.spec, rows=PART.get(data, 0)) if row.spec else None) for row in found]
+    return [replace(row, spec=replace(row.spec, rows=N_IMAGES.get(data, 0)) if row.spec else None) for row in found]
 
 
 def other(reading: str) -> str:
