@@ -70,7 +70,7 @@ class SLRR(ClassicalClusterer):
 
 
 def residuals(x: Tensor, sample: Tensor, member: Tensor, ridge: float) -> Tensor:
-    """|x - Dᵀ δ_j(c)| / |δ_j(c)|, (b, k): infinite where a cluster says nothing."""
+    """|x - Dᵀ δ_j(c)| / |δ_j(c)|, (b, k); infinite if δ_j(c) = 0."""
     # (D Dᵀ + γI)^-1 D = D (DᵀD + γI)^-1: the smaller of the two systems, d x d
     d = sample.shape[1]
     gram = sample.T @ sample + ridge * torch.eye(d, dtype=x.dtype, device=x.device)

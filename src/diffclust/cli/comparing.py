@@ -96,7 +96,7 @@ def compare(
         names = fitting(names, rows, k)
     tasks = [Task(name, seed) for name in names for seed in range(seeds)]
     contest = Contest(X, rows, k, device, wishes)
-    finished = dict(run_all(contest, tasks, at_once(device) if jobs is None else jobs, time_limit))
+    finished = dict(run_all(contest, tasks, default_jobs(device) if jobs is None else jobs, time_limit))
     runs = [run_of(task, finished[task], rows, y) for task in tasks]
     say_failures(runs)
     stability = {name: agreement([finished[Task(name, seed)].labels for seed in range(seeds)]) for name in names}
@@ -167,7 +167,7 @@ def fitting(names: list[str], rows: Any, k: int) -> list[str]:
     return kept
 
 
-def at_once(device: str) -> int:
+def default_jobs(device: str) -> int:
     """How many processes: as many as processors, or one where they would share a GPU."""
     import os
 

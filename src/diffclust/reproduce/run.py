@@ -16,7 +16,7 @@ import torch
 
 from .. import __version__, datasets
 from ..baselines import BASELINES
-from ..callbacks import Evaluate, at_once
+from ..callbacks import Evaluate, runs_at_once
 from ..engine.checkpoint import CheckpointFolder
 from ..engine.phase import Progress
 from ..engine.runtime import choose_device, choose_precision
@@ -120,7 +120,7 @@ class Runner:
 
     def _complete(self, table: PaperTable, jobs: list[PlannedRun]) -> None:
         """Jobs on one data set, as many at once as the device takes."""
-        many = at_once(choose_device(self.device))
+        many = runs_at_once(choose_device(self.device))
         for first in range(0, len(jobs), many):
             if jobs[0].spec.data in self.missing:
                 return
