@@ -1,4 +1,4 @@
-"""A finished fit: what the command says of it, and the tables it writes."""
+"""A finished fit: what the command prints about it, and the tables it writes."""
 
 import csv
 import io
@@ -8,10 +8,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from .errors import UNSOUND
+from .errors import EXIT_WARNINGS
 from .tables import print_number, print_table, print_unlabelled
 
-PRINTED_SCORES = ("acc", "nmi", "ari")  # of the scores; --json has them all
+PRINTED_SCORES = ("acc", "nmi", "ari")  # --json has all scores
 CLUSTER_COLUMNS = ["cluster", "name", "rows", "set apart by"]
 
 
@@ -21,8 +21,8 @@ class FinishedFit:
     data: str
     out: Path
     seconds: float
-    y: Any  # true labels, where there are any
-    clusters: list[list[str]]  # of a table or of texts: the size of each cluster, and what sets it apart
+    y: Any  # true labels, if there are any
+    clusters: list[list[str]]  # size and description of each cluster, if the data are a table or texts
 
     @property
     def interrupted(self) -> bool:
@@ -90,7 +90,7 @@ class FinishedFit:
         return text.getvalue().encode("utf-8", "surrogateescape")
 
     def warn(self) -> None:
-        """The reasons to doubt the clusters."""
+        """Warn of the reasons to doubt the clusters."""
         from sklearn.exceptions import ConvergenceWarning
 
         for message in self.estimator.diagnostics_["warnings"]:
@@ -99,12 +99,12 @@ class FinishedFit:
     def exit_code(self, strict: bool) -> int:
         if self.interrupted:
             return 1
-        return UNSOUND if strict and self.estimator.diagnostics_["warnings"] else 0
+        return EXIT_WARNINGS if strict and self.estimator.diagnostics_["warnings"] else 0
 
 
 def clusters_of(estimator: Any, given: Any, shown: Any) -> list[list[str]]:
-    """Of a table or of texts: the size of each cluster, and what sets it apart, by which those without a name get
-    one."""
+    """The size and description of each cluster, if the data are a table or texts. Clusters without a given name are
+    named by their description."""
     from ..explain.clusters import cluster_facts
     from ..explain.names import names_by_facts
     from ..explain.words import listing

@@ -1,13 +1,14 @@
 """The tables of "Deep Clustering With Sample-Assignment Invariance Prior" (Peng et al., TNNLS 2020).
 
-Every row has the paper's settings, `CrossMetric.paper(...)`, a guarded one `repair` besides and a matched one `matched`
-as well: for 100 epochs on all of MNIST, where labels hardly change from then on, and on CIFAR-10, and 300 elsewhere.
-For each seed all variants begin with one denoising autoencoder and the k-means centres on it, and that k-means is a row
-of its own. The paper does not say how long the autoencoder was trained, and its learning rates cannot be read in our
-copy: see `benchmarks/cross_metric.py`. Labels by P₂ are read off the runs whose labels by P₁ are in the table.
+Every row has the paper's settings, `CrossMetric.paper(...)`; guarded rows also have `repair`, and matched rows `repair`
+and `matched`. They have 100 epochs on all of MNIST, where labels hardly change after that, and on CIFAR-10, and 300 on
+other data. For each seed all variants start from the same denoising autoencoder and k-means centres; that k-means is a
+row of its own. The paper does not say how long the autoencoder was trained, and its learning rates are unreadable in
+our copy: see `benchmarks/cross_metric.py`. Labels by P₂ come from the same runs as the labels by P₁.
 
-The paper's figures move far less from their start than ours do at 1e-3. Slow rows go as far as a rate of 1e-5 would in
-all its epochs, rate times steps with the decay counted, in a tenth of the epochs; distances are as they are.
+The paper's figures differ far less from those at the start than ours at a rate of 1e-3. Slow rows have a rate of 1e-4
+for a tenth of the paper's epochs, so that the sum of the rates over all steps is that of 1e-5 with the paper's decay;
+distances are not multiplied.
 """
 
 from dataclasses import replace
@@ -47,12 +48,12 @@ def of_all(data: str, epochs: int) -> str:
 
 
 def start(data: str, paper: str, **changes: Any) -> Spec:
-    """What all variants begin with."""
+    """The autoencoder and the centres that all variants start from."""
     return Spec(data, "cross-metric", paper, {"epochs": 0, **changes}, shared=True)
 
 
 def variant(name: str, data: str, paper: str, own: dict[str, Any] | None = None, **changes: Any) -> Spec:
-    """`own`: settings in which it differs from the others that begin alike."""
+    """`own`: settings that differ from those of the other variants with the same start."""
     learns = {
         "pretrain_epochs": 0,
         "epochs": OUR_EPOCHS.get(data, 300),
@@ -73,7 +74,7 @@ def pretrained(data: str, paper: str, k: int = 10, **changes: Any) -> Spec:
 
 
 def rows(data: str, paper: str, published: str, k: int = 10, reason: str = "not run yet") -> list[Row]:
-    """The four variants on a data set, beside what they begin with."""
+    """The four variants on a data set, and k-means on their common start."""
     dae = "DAE" if published.startswith("cifar100") else "DAE+k-means"
     said = f"at most {of_all(data, OUR_EPOCHS.get(data, 300))}"
     return [
@@ -100,7 +101,7 @@ def slow(data: str, published: str) -> list[Row]:
 
 
 def own_rate() -> list[Row]:
-    """All of the paper's epochs at 1e-5, decayed as it says."""
+    """All of the paper's epochs, at a rate of 1e-5 with the paper's decay."""
     own = {"lr": 1e-5, "epochs": 3000, "spread": 0.0, "tolerance": 0.0}
     specs = {name: variant(name, "mnist-test", "mnist-test", own) for name in VARIANTS}
     return [Row(f"{name}, 1e-5", spec, ("mnist-test", name, ""), "loss") for name, spec in specs.items()]
@@ -117,7 +118,7 @@ def cnn(data: str, published: str) -> list[Row]:
 
 
 def too_fast(data: str, lr: float) -> list[Row]:
-    """At a rate which clusters do not survive, without the guard and with it."""
+    """A rate at which clusters become empty, without and with the guard."""
     said = f", rate {lr}"
     return [
         Row(f"k-means on the pretrained network{said}", pretrained(data, data, lr=lr)),
@@ -127,7 +128,7 @@ def too_fast(data: str, lr: float) -> list[Row]:
 
 
 def stand_in() -> list[Row]:
-    """R8, for a text set that is not at hand: no published figures."""
+    """R8 instead of a text set that could not be had; there are no published figures for it."""
     changes: dict[str, Any] = {"n_clusters": 8, "rescale": True, "lr": 0.001}  # tf-idf rows of length one, not of √2000
     return [
         Row("k-means on the pretrained network", pretrained("reuters-r8", "reuters10k", 8, **changes)),

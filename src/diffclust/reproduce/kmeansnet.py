@@ -2,11 +2,11 @@
 
 The paper does not say whether network and centres learn together, how long the autoencoder is trained (here 300
 epochs), what the batch size is (here 256) or whose Adadelta it has (here Keras', which halves the reconstruction error
-of 6,000 images in thirty epochs where PyTorch's defaults stay at the mean image), and its loss has no lower bound (see
-`methods/kmeansnet.py`). So there are these readings of it here:
+of 6,000 images in thirty epochs, where those of PyTorch only reach the mean image). Its loss has no lower bound: see
+`methods/kmeansnet.py`. So there are several readings:
 
 literal: two stages, weights and biases free, the paper's α, 3,000 epochs.
-joint:   the same, but the network goes on learning beside the centres.
+joint:   the same, but the network is trained together with the centres.
 tied:    ours; two stages, weights and biases tied to the centres, α = 20, 300 epochs.
 
 The paper's figures, which depend neither on the start nor on α, speak for a hard winner and joint training:
@@ -59,9 +59,9 @@ SHORTER: dict[str, Any] = {"pretrain_epochs": 100, "epochs": 100}  # of the read
 
 
 class Network(NamedTuple):
-    """What the five readings train: changes of the paper's settings, and the α that makes α |h|² about one.
+    """A network of the five readings: changes of the paper's settings, and an α for which α |h|² is about one.
 
-    That is 0.01 for pixels, whose mean |x|² is 88, and 0.3 behind a sigmoid, where |h|² is between 0 and 10.
+    That is 0.01 for pixels, whose mean |x|² is 88, and 0.3 after a sigmoid, where |h|² is between 0 and 10.
     """
 
     paper: str
@@ -78,8 +78,8 @@ READING_NETWORKS = {
     "dense as in TELL": Network("mnist", "FCN", {**AS_IN_TELL, **SHORTER}, unit_length=False),
     "CNN as in TELL": Network("mnist-cnn", "CNN", {**AS_IN_TELL, **SHORTER}, unit_length=False),
 }
-OTHER_EPOCHS = 300  # epochs of other readings than the literal one, a tenth of the paper's
-COLLAPSED = 100  # epochs of literal rows: where all 3,000 were run, one cluster had every sample by the fiftieth
+OTHER_EPOCHS = 300  # epochs of readings other than the literal one: a tenth of the paper's
+COLLAPSED = 100  # epochs of literal rows: with all 3,000, one cluster had every sample after fifty
 PRINTED_FEATURES = {"raw": "raw", "dense": "FCN", "CNN": "CNN"}
 
 
@@ -111,14 +111,14 @@ TIED_CENTRES = {name: centres(AE[name], paper, **TIED) for name, paper in PAPER_
 
 
 def beginning(features: str, sphere: bool = True) -> Spec:
-    """The network and the k-means++ centres that readings begin with, of the same seed."""
+    """The network and the k-means++ centres that readings with the same seed start from."""
     net = READING_NETWORKS[features]
     changes = {**net.changes, "decoupled": False, "sphere": sphere, "epochs": 0}
     return Spec("mnist", "kmeansnet", net.paper, changes, unit_length=net.unit_length, shared=True)
 
 
 def reading(name: str, features: str) -> Spec:
-    """One of the five, on raw pixels or with a network that learns along."""
+    """One of the five readings, on raw pixels or with a network that is trained too."""
     net, soft = READING_NETWORKS[features], name.startswith("iv")
     changes = {**FIVE_READINGS[name], "epochs": OTHER_EPOCHS, **net.changes}
     if soft:
@@ -169,7 +169,7 @@ def start(features: str, init: str) -> tuple[Row, ...]:
     """The rows of table 5 for one kind of features and one start."""
     ae, paper = AE.get(features), PAPER_NETWORKS.get(features, "mnist")
     where = f"init={init}; features={PRINTED_FEATURES[features]}"
-    whole = ae is not None and init == "k-means++"  # as in table 1 and figure 4, for all 3,000 epochs
+    whole = ae is not None and init == "k-means++"  # with all 3,000 epochs, as in table 1 and figure 4
     literal = {} if whole else {"epochs": COLLAPSED}
     readings = {f"literal{'' if whole else f' ({COLLAPSED} epochs)'}": literal, "tied": TIED}
     rows = [

@@ -1,8 +1,8 @@
 """The tables of TELL (Peng et al., JMLR 2022).
 
 End-to-end rows have the paper's settings: `TELL.paper(...)`, 3,000 epochs from random centres, five runs. Two-stage
-rows cluster the embedding of an autoencoder that was trained alone. How long is not said in the paper: here 300 epochs,
-and 300 for the centres, which do not touch the network.
+rows cluster the embedding of an autoencoder that was trained alone. The paper does not say how long; here it has 300
+epochs, and the centres, which do not change the network, have 300.
 """
 
 from dataclasses import replace
