@@ -51,9 +51,7 @@ class LSC(ClassicalClusterer):
 
     def label(self, X: Rows, seed: int) -> Labels:
         # distances to landmarks are only compared, so single precision is enough
-        X = X / max(
-            np.abs(X).max(), np.finfo(X.dtype).tiny
-        )  # the result does not depend on the scale, and nothing overflows in single precision
+        X = X / max(np.abs(X).max(), np.finfo(X.dtype).tiny)  # no overflow in float32
         x = torch.from_numpy(np.asarray(X - X.mean(0), np.float32)).to(choose_device(self.device))
         landmarks = self.choose(x, seed)
         z = codes(x, landmarks, min(self.n_neighbors, len(landmarks)))

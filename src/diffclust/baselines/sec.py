@@ -44,9 +44,7 @@ class SEC(ClassicalClusterer):
 
     def coordinates(self, x: Tensor, seed: int) -> Tensor:
         """F (n, k) of the rows x (n, d)."""
-        x = x / x.abs().amax().clamp_min(
-            torch.finfo(x.dtype).tiny
-        )  # the result does not depend on the scale, and squares stay finite
+        x = x / x.abs().amax().clamp_min(torch.finfo(x.dtype).tiny)  # so that squares stay finite
         graph = neighbour_graph(x, self.n_neighbors, seed)
         times, scale = product(graph), inverse_root(degrees(graph))
         xc = x - x.mean(0)

@@ -105,9 +105,7 @@ def fit(
             read = ReadData(Path(data), None, None) if in_groups else read_source(source, features=wishes or ())
             X, y, shown = read[:3]
             if is_frame(X):
-                estimator.set_params(
-                    columns=wishes or {}
-                )  # columns are found by name, so their order may change in new rows
+                estimator.set_params(columns=wishes or {})  # by name: new rows may have another order
             own = _own_columns(source, shown, keep)
         given = estimator._read(X)  # which checks everything, before the columns are printed
         reading = given.attributes.get("columns_")

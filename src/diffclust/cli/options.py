@@ -142,11 +142,7 @@ def settings_of(name: str, given: list[str]) -> dict[str, Any]:
     from typing import get_args
 
     known = {knob.name: knob.type for knob in fields(estimator_of(name, 2, {}))}
-    del (
-        known["n_clusters"],
-        known["callbacks"],
-        known["columns"],
-    )  # these have options of their own, or cannot be written on a command line
+    del known["n_clusters"], known["callbacks"], known["columns"]  # -k, Python code, --column
     settings = {}
     for pair in given:
         key, equals, text = pair.partition("=")

@@ -1,13 +1,13 @@
-"""Sparse self-expression: every row as a combination of few others, exactly and for many rows.
+"""Sparse self-expression: every row as a combination of few others. The solution is exact, also for many rows.
 
 For unit-length rows x_i and a weight λ_i::
 
     c_i = argmin_c ½ |x_i - Σ_j c_j x_j|² + λ_i |c|_1,   c_ii = 0
 
-is solved on a small set of candidates by coordinate descent; then every row's correlation with the residual is looked
-at, the rows that break the optimality condition `|x_j · r| <= λ_i` join the candidates, and so on until none does (You,
-Li, Robinson, Vidal: Oracle Based Active Set Algorithm for Scalable Elastic Net Subspace Clustering, 2016). Blocks of
-rows are solved together on the device; memory is O(block · n), never O(n²).
+is solved on a small set of candidates by coordinate descent. Then rows that violate the optimality condition `|x_j · r|
+<= λ_i`, r the residual, are added to the candidates, and this is repeated until there are none (You, Li, Robinson,
+Vidal: Oracle Based Active Set Algorithm for Scalable Elastic Net Subspace Clustering, 2016). Blocks of rows are solved
+together on the device; memory is O(block · n), never O(n²).
 """
 
 from typing import NamedTuple
@@ -23,12 +23,12 @@ MAX_BLOCK_VALUES = 2**26  # values a block of rows may hold: correlations, candi
 
 
 class SelfExpression(NamedTuple):
-    """The entries of C that are not zero, and how many rows were not solved exactly."""
+    """The nonzero entries of C, and the number of rows that were not solved exactly."""
 
     rows: Tensor  # (nnz,) i
     columns: Tensor  # (nnz,) j
     values: Tensor  # (nnz,) c_ij
-    unfinished: int  # rows whose optimality condition was still broken after the last round
+    unfinished: int  # rows that violated the optimality condition after the last round
 
 
 @torch.no_grad()
@@ -71,7 +71,7 @@ def _solve_block(x: Tensor, block: Tensor, alpha: float, tolerance: float) -> Se
 
 
 def _correlations(x: Tensor, residual: Tensor, block: Tensor) -> Tensor:
-    """`|x_j · r_i|`, (b, n), and less than any for the row itself."""
+    """`|x_j · r_i|`, (b, n), with a negative value for the row itself."""
     return (residual @ x.T).abs_().scatter_(1, block[:, None], -1.0)
 
 
@@ -80,16 +80,16 @@ def _join(correlation: Tensor, candidates: Tensor, c: Tensor) -> tuple[Tensor, T
     used = int((c != 0).sum(1).amax()) if c.numel() else 0
     wanted = min(used + NEW_CANDIDATES, correlation.shape[1] - 1)
     largest = correlation.amax(1, keepdim=True)
-    score = correlation.scatter_add(1, candidates, (c != 0) * (2 * largest + 1))  # those in use come first
+    score = correlation.scatter_add(1, candidates, (c != 0) * (2 * largest + 1))  # candidates in use come first
     chosen = score.topk(wanted, dim=1).indices
     known = torch.zeros_like(correlation).scatter_(1, candidates, c)
     return chosen, known.gather(1, chosen)
 
 
 def _coordinate_descent(gram: Tensor, q: Tensor, weight: Tensor, c: Tensor, tolerance: float) -> Tensor:
-    """argmin ½ cᵀGc - qᵀc + λ|c|_1 for a batch: G (b, m, m) with ones on its diagonal, q, c (b, m), λ (b, 1). Sweeps
-    over all coordinates, and between two of them many over those that are not zero: they are few."""
-    scale = torch.where(weight > 0, weight, 1.0)  # in units of λ, which is then one; where it is zero, so is q
+    """argmin ½ cᵀGc - qᵀc + λ|c|_1 for a batch: G (b, m, m) with ones on its diagonal, q, c (b, m), λ (b, 1). A sweep
+    over all coordinates alternates with many sweeps over those that are not zero, which are few."""
+    scale = torch.where(weight > 0, weight, 1.0)  # in units of λ, which is then one; if λ is zero, so is q
     q, c = q / scale, c / scale
     for _ in range(MAX_SWEEPS):
         c, settled = _sweep(gram, q, c, 0.1 * tolerance, times=1)
@@ -105,8 +105,8 @@ def _coordinate_descent(gram: Tensor, q: Tensor, weight: Tensor, c: Tensor, tole
 
 
 def _sweep(gram: Tensor, q: Tensor, c: Tensor, limit: float, times: int) -> tuple[Tensor, bool]:
-    """Over the coordinates, with λ = 1; and whether none of them moved by more than `limit`."""
-    slope = (q - (gram @ c[..., None])[..., 0]).T.contiguous()  # of the smooth part, downhill: (m, b)
+    """Sweeps over all coordinates with λ = 1, and whether none of them changed by more than `limit`."""
+    slope = (q - (gram @ c[..., None])[..., 0]).T.contiguous()  # negative gradient of the smooth part: (m, b)
     c = c.T.contiguous()
     parts = list(zip(slope, c, gram.permute(1, 2, 0).contiguous(), strict=True))
     settled = False

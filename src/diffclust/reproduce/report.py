@@ -163,9 +163,7 @@ def _remarks(table: PaperTable, records: Records) -> list[str]:
             mean(o.figures["acc"] for o in outcomes) for row in rows if row.spec and (outcomes := records.of(row.spec))
         ]
         figures = {row.published: lines[row.published].figures for row in rows if row.published in lines}
-        theirs = {
-            name: float(line["ACC"]) for name, line in figures.items() if "ACC" in line
-        }  # some papers print only NMI
+        theirs = {name: float(line["ACC"]) for name, line in figures.items() if "ACC" in line}  # some print only NMI
         said = [f"ours {max(ours) - min(ours):.2f}"] if len(ours) > 1 else []
         said += [f"paper {max(theirs.values()) - min(theirs.values()):.2f}"] if len(theirs) > 1 else []
         if said and len(ours) > 1:

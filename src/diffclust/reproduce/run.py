@@ -229,9 +229,7 @@ class Runner:
             fit_each(list(zip(estimators, samples, strict=True)))
         except OutOfTime:
             for folder in folders:
-                for older in CheckpointFolder(folder).files()[
-                    1:
-                ]:  # older checkpoints only guard against a kill while writing
+                for older in CheckpointFolder(folder).files()[1:]:  # only the newest is needed
                     older.unlink()
             raise
         events = [kind for e in estimators for kind, _ in e.runs_[0]["diagnostics"]["events"]]

@@ -26,9 +26,7 @@ LITERAL_EPOCHS = {"usps": 50}  # 10 for other data
 OUR_SCHEDULE = {"mnist": (20, 20, 256), "usps": (39, 20, 128), "cifar10": (20, 20, 256), "coil20": (128, 64, 64)}
 MENDED_SCHEDULE = {"mnist": (10, 10, 512), "usps": (40, 40, 512), "cifar10": (10, 10, 512), "coil20": (150, 100, 256)}
 JITTER = 0.5
-VIEWS: dict[
-    str, Any
-] = {  # contrastive codes: two crops of a photograph, mirrored and in other light, get similar codes
+VIEWS: dict[str, Any] = {  # contrastive codes: two versions of a photograph get similar codes
     "augment": "photos",
     "views": 1.0,
     "embedding_dim": 64,
