@@ -318,7 +318,7 @@ def views():
 def beside(request, monkeypatch):
     """One run after the other, and several at once as on a GPU."""
     if request.param:
-        monkeypatch.setattr(callbacks, "PARALLEL", ("cpu", "cuda"))
+        monkeypatch.setattr(callbacks, "PARALLEL_DEVICES", ("cpu", "cuda"))
     return request.param
 
 

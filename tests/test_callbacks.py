@@ -106,7 +106,7 @@ def test_decoded_centres_are_of_the_network_at_that_epoch(digits):
 @pytest.fixture(params=[False, True], ids=["in turn", "side by side"])
 def beside(request, monkeypatch):
     if request.param:
-        monkeypatch.setattr(callbacks, "PARALLEL", ("cpu", "cuda"))
+        monkeypatch.setattr(callbacks, "PARALLEL_DEVICES", ("cpu", "cuda"))
 
 
 @pytest.mark.usefixtures("beside")

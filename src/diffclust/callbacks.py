@@ -33,13 +33,13 @@ def _labels(model: ClusterModel, data: Data) -> torch.Tensor:
         return data.map(lambda x: model.answer(x).label)
 
 
-SIDE_BY_SIDE = 32  # largest number of runs: more would only wait for the GPU's memory
-PARALLEL = ("cuda",)  # devices on which that is faster than one run after the other
+MAX_RUNS_AT_ONCE = 32  # largest number of runs: more would only wait for the GPU's memory
+PARALLEL_DEVICES = ("cuda",)  # devices on which that is faster than one run after the other
 
 
 def runs_at_once(device: torch.device) -> int:
     """How many runs are trained side by side on a device."""
-    return SIDE_BY_SIDE if device.type in PARALLEL else 1
+    return MAX_RUNS_AT_ONCE if device.type in PARALLEL_DEVICES else 1
 
 
 class StopWhenLabelsSettle:

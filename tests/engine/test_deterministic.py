@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import diffclust
-from diffclust.engine.runtime import CUBLAS, learning
+from diffclust.engine.runtime import CUBLAS_VARIABLE, learning
 
 
 def switches():
@@ -17,7 +17,7 @@ def switches():
         torch.backends.cudnn.deterministic,
         torch.backends.cudnn.benchmark,
         torch.utils.deterministic.fill_uninitialized_memory,
-        os.environ.get(CUBLAS),
+        os.environ.get(CUBLAS_VARIABLE),
     )
 
 

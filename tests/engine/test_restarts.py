@@ -16,7 +16,7 @@ pytestmark = [
 @pytest.fixture
 def together(monkeypatch):
     """Side by side on the CPU too, where it does not pay but can be tested."""
-    return lambda: monkeypatch.setattr(callbacks, "PARALLEL", ("cpu", "cuda"))
+    return lambda: monkeypatch.setattr(callbacks, "PARALLEL_DEVICES", ("cpu", "cuda"))
 
 
 def same(a, b):
@@ -39,7 +39,7 @@ def test_each_gives_what_it_gives_alone(quick, digits, together, settings):
 def test_more_than_fit_at_once_come_in_turns(quick, blobs, together, monkeypatch):
     alone = quick(n_init=3).fit(blobs[0])
     together()
-    monkeypatch.setattr(callbacks, "SIDE_BY_SIDE", 2)
+    monkeypatch.setattr(callbacks, "MAX_RUNS_AT_ONCE", 2)
     same(quick(n_init=3).fit(blobs[0]), alone)
 
 

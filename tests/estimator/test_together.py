@@ -49,7 +49,7 @@ def test_each_is_what_it_is_alone(digits, beside, at_once):
 
 
 def test_more_than_the_device_takes_come_in_groups(blobs, beside, at_once, monkeypatch):
-    monkeypatch.setattr(callbacks, "SIDE_BY_SIDE", 2)
+    monkeypatch.setattr(callbacks, "MAX_RUNS_AT_ONCE", 2)
     ours = fit_together([TELL(3, random_state=seed, n_init=1 + seed, **SHORT) for seed in range(2)], blobs[0])
     assert at_once == ([2, 1] if beside else [1] * 3)
     for seed, model in enumerate(ours):

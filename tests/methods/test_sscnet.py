@@ -12,7 +12,7 @@ from diffclust.baselines import BASELINES
 from diffclust.engine.data import Batch, Data
 from diffclust.engine.phase import Phase
 from diffclust.engine.rows import TensorRows
-from diffclust.methods.sscnet_codes import CALM_LOOKS, Codes, SparseCoding
+from diffclust.methods.sscnet_codes import CALM_UPDATES, Codes, SparseCoding
 from diffclust.methods.subspace_check import cut, lie_near_subspaces
 from diffclust.metrics import accuracy
 from diffclust.nn import DenseAutoencoder, Identity, RowDictionary
@@ -152,7 +152,7 @@ def test_training_ends_when_the_pseudo_labels_rest():
     centers = 8 * torch.eye(3, 6)
     X = (centers.repeat(40, 1) + 0.3 * torch.randn(120, 6)).numpy()
     model = SSCNet(3, network="identity", epochs=50, random_state=0).fit(X)
-    assert model.n_iter_ == 2 * CALM_LOOKS + 1  # with two steps an epoch, a look every other
+    assert model.n_iter_ == 2 * CALM_UPDATES + 1  # with two steps an epoch, a look every other
     assert SSCNet(3, network="identity", epochs=4, random_state=0).fit(X).n_iter_ == 4
 
 

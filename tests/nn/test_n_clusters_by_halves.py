@@ -8,8 +8,8 @@ from sklearn.metrics import adjusted_mutual_info_score, silhouette_samples
 from diffclust.metrics import accuracy
 from diffclust.nn import n_clusters
 from diffclust.nn.n_clusters import (
+    MIN_SILHOUETTE,
     NEXT_TO_BEST,
-    NOTHING,
     VALLEY_WIDTH,
     Choice,
     View,
@@ -160,7 +160,7 @@ def test_what_only_one_of_them_sees_does_not_count() -> None:
     views = View(clumps[0], halves[0]), View(clumps[1], halves[1])
     choice = choose_number(views, 8)
     assert choice.n_clusters == 1
-    assert max(choice.silhouettes) < NOTHING
+    assert max(choice.silhouettes) < MIN_SILHOUETTE
     assert choose_number(twice(clumps[0]), 8).n_clusters == 3
 
 

@@ -11,7 +11,7 @@ from sklearn.neighbors import NearestNeighbors
 from diffclust.nn import neighbours
 from diffclust.nn.neighbours import (
     DISTANCE_FLOOR,
-    REPELLED,
+    NEGATIVE_SAMPLE_RATE,
     A,
     B,
     NeighbourGraph,
@@ -145,7 +145,7 @@ def naive_loss(z, near, far):
 
     pull = [torch.log(1 + odds(z[i], other)) for i in range(len(z)) for other in near[i]]
     push = [-torch.log(odds(z[i], other) / (1 + odds(z[i], other))) for i in range(len(z)) for other in far[i]]
-    return torch.stack(pull).mean() + REPELLED * torch.stack(push).mean()
+    return torch.stack(pull).mean() + NEGATIVE_SAMPLE_RATE * torch.stack(push).mean()
 
 
 def test_the_loss_and_its_gradient_are_a_double_loop():

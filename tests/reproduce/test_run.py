@@ -75,7 +75,7 @@ def test_what_is_recorded_is_what_a_fit_gives(runner, records):
 
 
 def test_runs_side_by_side_are_what_they_are_alone(runner, records, beside, at_once, monkeypatch):
-    monkeypatch.setattr(callbacks, "SIDE_BY_SIDE", 2)
+    monkeypatch.setattr(callbacks, "MAX_RUNS_AT_ONCE", 2)
     runner().run(table(Row("plain", spec())), 3)
     assert at_once == ([2, 1] if beside else [1, 1, 1])
     X, y = run.load_samples(spec())

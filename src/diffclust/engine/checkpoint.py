@@ -2,7 +2,7 @@
 
 A checkpoint is written to a temporary file, flushed to disk and renamed, and starts with its own SHA-256. The last two
 are kept, so at least one is complete at any moment. Tensors are safetensors, the rest is JSON: no pickle. A folder
-serves one fit at a time. A checkpoint that cannot be written or removed ends no fit: that is a warning.
+serves one fit at a time. If a checkpoint cannot be written or removed, the fit warns and continues.
 """
 
 import contextlib
@@ -155,7 +155,7 @@ class CheckpointFolder:
         flush(self.folder)
 
     def read(self) -> Any | None:
-        """The newest whole state, or None; a damaged one is skipped with a warning."""
+        """The newest complete state, or None; a damaged one is skipped with a warning."""
         for path in self.files():
             try:
                 content = read_regular(path)

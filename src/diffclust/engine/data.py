@@ -18,7 +18,7 @@ from .distributed import ONE_PROCESS, Processes
 from .rows import Rows
 from .runtime import without_caller_modes
 
-CHUNK = 1024  # rows computed at a time, unless the values below say otherwise
+CHUNK = 1024  # rows computed at a time, unless MANY_VALUES gives another number
 # By device: values per chunk. A chunk has at most 8 * CHUNK rows, at least CHUNK on a GPU, and at least CHUNK / 4 on a
 # CPU, whose cache cannot hold more wide rows. On a CPU this applies only to rows in memory.
 MANY_VALUES = {"cpu": 2**17, "cuda": 2**23}

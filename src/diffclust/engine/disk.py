@@ -98,7 +98,7 @@ def folder_lock(folder: Path, busy: str, patience: float) -> Iterator[None]:
         yield
     finally:
         with contextlib.suppress(OSError):
-            fcntl.flock(handle, fcntl.LOCK_UN)  # closing would not do where a fork has the door open, too
+            fcntl.flock(handle, fcntl.LOCK_UN)  # closing is not enough if a forked process has the file open too
         os.close(handle)
 
 

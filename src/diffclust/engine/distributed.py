@@ -179,10 +179,10 @@ def times_restarted() -> int:
 
 
 def _begin() -> None:
-    """torch's default process group, from what torchrun tells us."""
+    """Start torch's default process group, with the addresses from torchrun."""
     on_gpu = torch.cuda.is_available() and dist.is_nccl_available()
     store, rank, size = next(rendezvous("env://"))
-    # torchrun's store outlives the processes: they would call at the addresses of those that died
+    # after a restart torchrun's store still has the addresses of the processes that died
     store = dist.PrefixStore(f"attempt {times_restarted()}", store)  # type: ignore[attr-defined]
     dist.init_process_group("cpu:gloo,cuda:nccl" if on_gpu else "gloo", store=store, rank=rank, world_size=size)
 

@@ -12,8 +12,8 @@ from ..nn.knowledge import Knowledge
 from ..nn.neighbours import NeighbourGraph
 from .data import Batch, Data
 
-# For each sample: how many neighbours are drawn, and how many others it is pushed away from. Where the batch is all
-# rows, neighbours are in it already, and more of them cost little.
+# Neighbours that are drawn for each sample, and others that repel it. If the batch is all rows, it contains all
+# neighbours, and more of them cost little.
 NEAR_PER_ROW, FAR_PER_ROW = 1, 8
 NEAR_OF_ALL, FAR_OF_ALL = 3, 6
 MAX_KNOWN = 64  # samples of known cluster that come with a batch, and as many pairs, at most

@@ -10,7 +10,7 @@ from ..metrics import effective_number
 if TYPE_CHECKING:
     from .model import Trainable
 
-SOUND = 0.8  # if the effective number of clusters falls below this share of that at the start, clusters have died
+MIN_EFFECTIVE_SHARE = 0.8  # clusters have died if their effective number falls below this share of that at the start
 RISE, SLACK = 1.15, 0.01  # if the scatter rises above RISE times the smallest + SLACK, clusters have dissolved
 
 
@@ -28,11 +28,11 @@ class Guard:
         self,
         model: "Trainable",
         *,
-        keep_from: float = SOUND,
+        keep_from: float = MIN_EFFECTIVE_SHARE,
         advice: str = "A smaller lr than now, or longer pretraining, may help.",
     ) -> None:
         self.model, self.keep_from, self.advice = model, keep_from, advice
-        self.first = 0.0  # effective number of clusters at the first look
+        self.first = 0.0  # effective number of clusters at the first check
         self.least_scatter = math.inf
         self.state: dict[str, Tensor] = {}
         self.trouble = ""
@@ -45,7 +45,7 @@ class Guard:
         self.trouble = ""
         if scatter is not None and scatter > RISE * self.least_scatter + SLACK:
             self.trouble = f"variance left inside rose from {self.least_scatter:.3f} to {scatter:.3f} of the whole"
-        elif number < SOUND * self.first:
+        elif number < MIN_EFFECTIVE_SHARE * self.first:
             self.trouble = f"effective clusters fell from {self.first:.1f} to {number:.1f}"
         elif number >= self.keep_from * self.first and (scatter is None or scatter <= self.least_scatter):
             self.least_scatter = math.inf if scatter is None else scatter

@@ -42,7 +42,7 @@ class LastFinite:
         self.model.load_state_dict(self.state)
         what = "went back to the last finite state"
         if self.optimizer:
-            self.optimizer.load_state_dict(_copied(self.moments))  # it would go on writing into them
+            self.optimizer.load_state_dict(_copied(self.moments))  # the optimiser writes into the tensors it is given
             for group, rate in zip(self.optimizer.param_groups, rates, strict=True):
                 group["lr"] = group["base_lr"] = rate
             what += f" and set the learning rate to {rates[0]:.3g}"

@@ -55,8 +55,8 @@ def train(restarts: Sequence[Restart]) -> None:
 
 
 def _side_by_side(restarts: Sequence[Restart]) -> list[list[Restart]]:
-    """Groups of restarts that run at once: of several fits where these are on one device and allow for it, else of one
-    fit."""
+    """Groups of restarts that run side by side: restarts of several fits if all are on the same device and allow it,
+    otherwise of one fit."""
     alike: dict[Hashable, list[Restart]] = {}
     for restart in restarts:
         context: FitContext = restart.context

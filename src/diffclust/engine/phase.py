@@ -21,7 +21,7 @@ from .model import ClusterModel, Losses, Trainable
 from .rows import TensorRows
 from .runtime import Randomness, autocast, random_states, set_random_states
 
-Record = dict[str, Any]  # {"phase": ..., "epoch": ..., then one number a loss term}
+Record = dict[str, Any]  # {"phase": ..., "epoch": ..., and a number for each loss term}
 GraphKey = tuple[int, Hashable, tuple[float, ...]]  # of a step: its phase, the model's step_key, the learning rates
 
 NUMBER = (bool, int, float, Tensor)

@@ -28,9 +28,9 @@ class FitContext:
     """What the restarts of one fit share.
 
     Args:
-        attributes: what the fitted estimator is to remember of its data.
-        at_once: how many of them may run side by side; with 1 no other fit's may run beside them either.
-        capture: whether steps are captured as CUDA graphs; None: where that pays.
+        attributes: the fitted attributes of the estimator that describe the data.
+        at_once: how many of them may run side by side; if 1, restarts of other fits may not either.
+        capture: whether steps are captured as CUDA graphs; None: if that is faster.
     """
 
     device: torch.device
@@ -93,7 +93,7 @@ class Restart:
             phase = self.current
             phase.end_epoch()
             if self.context.checkpoint.is_due(phase.epoch) and not phase.over:
-                phase.last_finite.keep()  # as one that goes on from this checkpoint would
+                phase.last_finite.keep()  # so that a fit resumed from here has the same state to fall back to
                 self._keep(current={"phase": phase.name, "state": phase.state()})
 
     def interrupt(self) -> None:
@@ -145,7 +145,7 @@ class Restart:
         self._keep(result=self.result.state(), phases={}, current=None)
 
     def _keep(self, **news: Any) -> None:
-        """Put news into the next checkpoint; none after an interruption, so that a resumed fit goes on from before
-        it."""
+        """Update the entry of the next checkpoint, but not after an interruption, so that a resumed fit continues from
+        before it."""
         if not self.context.interrupted:
             self.context.checkpoint.note(self.entry, news)

@@ -20,9 +20,9 @@ from .runtime import seeded
 # A run has collapsed if its effective number of clusters is below 1 + COLLAPSED * k and more than UNEXPLAINED of the
 # variance is within clusters. With less variance within, the small clusters are outlying groups of rows.
 COLLAPSED, UNEXPLAINED = 0.02, 0.5
-FIGURES = ("seed", "history", "terms", "inertia", "scatter", "clustering_loss", "reconstruction", "temperature")
+SAVED_FIGURES = ("seed", "history", "terms", "inertia", "scatter", "clustering_loss", "reconstruction", "temperature")
 TEMPERATURE_ROWS = 10_000  # rows the temperature is fitted on
-NO_WARNING = ("repaired", "settled", "fallback")  # events that went well
+EVENTS_WITHOUT_WARNING = ("repaired", "settled", "fallback")  # events that went well
 
 
 @dataclass(eq=False)
@@ -30,16 +30,16 @@ class Run:
     model: ClusterModel
     seed: int
     history: list[Record]
-    terms: list[str]  # what a step of the last phase minimised, by its names in the history
+    terms: list[str]  # names of the loss terms of the last phase in the history
     events: list[Event]
     labels: np.ndarray
     centers: np.ndarray
     inertia: float  # sum of squared distances to the own centre
-    scatter: float  # share of the embedding's variance left inside clusters: free of scale
+    scatter: float  # share of the embedding's variance within clusters, independent of its scale
     clustering_loss: float
     reconstruction: float
     temperature: float
-    other: "Run | None" = None  # the same by the model's other assignment, where it has one
+    other: "Run | None" = None  # the same with the model's other assignment, if it has one
 
     @classmethod
     def evaluate(
@@ -96,7 +96,7 @@ class Run:
         return Run.evaluate(model, data, seed=self.seed, history=self.history, terms=self.terms, events=events)
 
     def with_other_assignment(self, data: Data) -> "Run":
-        """The run with `other` measured, where the model has another assignment."""
+        """The run with `other` measured, if the model has another assignment."""
         model = self.model.with_other_assignment()
         if model is None:
             return self
@@ -104,8 +104,8 @@ class Run:
             return replace(self, other=self.with_model(model, data))
 
     def state(self) -> dict[str, Any]:
-        """For a checkpoint; `restore` goes back."""
-        kept = {name: getattr(self, name) for name in FIGURES}
+        """The state for a checkpoint, which `restore` reads."""
+        kept = {name: getattr(self, name) for name in SAVED_FIGURES}
         arrays = {"labels": torch.from_numpy(self.labels), "centers": torch.from_numpy(self.centers)}
         return {**kept, **arrays, "events": [tuple(event) for event in self.events], "model": self.model.state_dict()}
 
@@ -115,10 +115,10 @@ class Run:
         arrays = {name: state[name].numpy() for name in ("labels", "centers")}
         events = [Event(*event) for event in state["events"]]
         state = {"terms": [], **state}  # older checkpoints have no terms
-        return cls(model=model.eval(), events=events, **arrays, **{name: state[name] for name in FIGURES})
+        return cls(model=model.eval(), events=events, **arrays, **{name: state[name] for name in SAVED_FIGURES})
 
     def to_dict(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in ("labels", *FIGURES)} | {"diagnostics": self.diagnostics()}
+        return {name: getattr(self, name) for name in ("labels", *SAVED_FIGURES)} | {"diagnostics": self.diagnostics()}
 
     @property
     def collapsed(self) -> bool:
@@ -160,8 +160,8 @@ class Run:
 
 
 def warnings_of(events: Sequence[Event]) -> list[str]:
-    """Messages to warn the user with, without repetitions."""
-    counts = Counter(event.message for event in events if event.kind not in NO_WARNING)
+    """The warnings for the user, without repetitions."""
+    counts = Counter(event.message for event in events if event.kind not in EVENTS_WITHOUT_WARNING)
     return [message if count == 1 else f"{message} ({count} times)" for message, count in counts.items()]
 
 

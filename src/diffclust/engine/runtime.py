@@ -14,7 +14,7 @@ from torch import Tensor
 
 PRECISIONS = ("auto", "float32", "bf16")
 DEVICE_TYPES = ("cpu", "cuda")
-CUBLAS = "CUBLAS_WORKSPACE_CONFIG"
+CUBLAS_VARIABLE = "CUBLAS_WORKSPACE_CONFIG"
 
 
 def choose_device(wish: str | torch.device) -> torch.device:
@@ -127,9 +127,9 @@ class DeterministicMode:
             self._set(torch.backends.cudnn, "deterministic", True)
             self._set(torch.backends.cudnn, "benchmark", False)
             self._set(torch.utils.deterministic, "fill_uninitialized_memory", False)  # such memory is never read
-            if CUBLAS not in os.environ:  # torch requires it
-                os.environ[CUBLAS] = ":4096:8"
-                self.before.callback(os.environ.pop, CUBLAS, None)
+            if CUBLAS_VARIABLE not in os.environ:  # torch requires it
+                os.environ[CUBLAS_VARIABLE] = ":4096:8"
+                self.before.callback(os.environ.pop, CUBLAS_VARIABLE, None)
 
     def _set(self, place: Any, name: str, value: bool) -> None:
         self.before.callback(setattr, place, name, getattr(place, name))

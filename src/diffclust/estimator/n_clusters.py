@@ -16,7 +16,16 @@ from ..engine.restart import Restart
 from ..engine.rows import TensorRows
 from ..engine.runtime import choose_device, restart_seeds, seeded
 from ..nn.layout import extend_layout
-from ..nn.n_clusters import NEXT_TO_BEST, NOTHING_IN_ROWS, UNDECIDED, Choice, View, breadth, choose_number, clearer
+from ..nn.n_clusters import (
+    MIN_SILHOUETTE_OF_ROWS,
+    NEXT_TO_BEST,
+    UNDECIDED,
+    Choice,
+    View,
+    breadth,
+    choose_number,
+    clearer,
+)
 from ..reading.inputs import UserInput
 from . import networks
 from .restarts import build_restarts
@@ -29,7 +38,7 @@ E = TypeVar("E", bound="PrototypeClusterer")
 
 MAX_ROWS, MAX_VALUES = 10_000, 2**26  # largest sample of rows, and its largest number of values
 MIN_ROWS = 20  # with fewer rows nothing can be estimated
-LEFT_OUT_OF = 6  # of images that are views of the same objects, each network leaves out one in this many
+VIEW_GROUPS = 6  # of images that are views of the same objects, each network leaves out one in this many
 AUTO_AT_LEAST, AUTO_AT_MOST = 10, 50  # limits of max_clusters="auto"
 
 
@@ -87,7 +96,7 @@ def _estimate(estimator: "PrototypeClusterer", given: UserInput) -> Choice:
             strict, broad = (1.0, 0.0) if images else (NEXT_TO_BEST, breadth(u))
             return clearer(
                 choose_number((first, second), most, next_to_best=strict, breadth=broad),
-                choose_number((View(u, halves[0]), View(u, halves[1])), most, NOTHING_IN_ROWS),
+                choose_number((View(u, halves[0]), View(u, halves[1])), most, MIN_SILHOUETTE_OF_ROWS),
             )
 
 
@@ -103,7 +112,7 @@ def _views(
     neighbours = undivided._by_neighbours(given.rows)
     parts = halves
     if neighbours and x.ndim == 4 and networks.are_views(given.rows):
-        order, left_out = torch.cat(tuple(halves)), len(x) // LEFT_OUT_OF
+        order, left_out = torch.cat(tuple(halves)), len(x) // VIEW_GROUPS
         parts = (order[left_out:], order[:-left_out])
     epochs = _half_the_work(estimator, given, len(parts[0]), neighbours)
     restarts: list[Restart] = []

@@ -20,15 +20,15 @@ from ..reading.origin import origin_of
 ROUNDING = 1e-6  # relative error of values that were computed in float32
 SPARSE = 0.5  # non-negative rows with a larger share of zeros are counts, words or categories
 OTHER_UNITS = 5.0  # columns have different units if the ranges of wide ones are this many times those of narrow ones
-ONE_FAR = 10.0  # or if one range is this many times the median range
+ONE_WIDE = 10.0  # or if one range is this many times the median range
 TWO_VALUES = 2**-0.5  # distance of the two values of a binary column, if others have a standard deviation of one
 MANY_COLUMNS = 100  # rows with more columns are reduced to this many principal components
 UNIT_ROWS, UNIT_VALUES = 10_000, 2**26  # largest sample for the principal components: rows, and values
-FEW_WAYS = 5.0  # images with a smaller intrinsic dimension are views of the same objects
-FEWEST_VIEWS = 100  # with fewer images this cannot be estimated
+MAX_DIMENSION_OF_VIEWS = 5.0  # images with a smaller intrinsic dimension are views of the same objects
+MIN_VIEWS = 100  # with fewer images this cannot be estimated
 VIEWS_ASKED, VIEWS_COMPARED = 500, 20_000  # images it is estimated on, and images they are compared with
-COARSE = 16  # pixels a side of these images: the noise of single pixels is averaged away
-CONVOLVED = 32  # about so many pixels on the shorter side for convolutions: twice as many take four times as long
+VIEW_PIXELS = 16  # pixels a side of these images: the noise of single pixels is averaged away
+CONV_PIXELS = 32  # about so many pixels on the shorter side for convolutions: twice as many take four times as long
 ONE_LENGTH = 1.01  # rows have one length if the longest is at most this many times the shortest
 
 
@@ -55,8 +55,9 @@ def units(values: Summary, row_shape: tuple[int, ...]) -> tuple[Tensor, Tensor]:
 
 
 def shrink(row_shape: tuple[int, ...]) -> int:
-    """The factor by which images are made smaller for convolutions: to about `CONVOLVED` pixels on the shorter side."""
-    return max(1, round(min(row_shape[1:]) / CONVOLVED))
+    """The factor by which images are made smaller for convolutions: to about `CONV_PIXELS` pixels on the shorter
+    side."""
+    return max(1, round(min(row_shape[1:]) / CONV_PIXELS))
 
 
 class RowUnits(NamedTuple):
@@ -71,7 +72,7 @@ def row_units(values: Summary) -> RowUnits:
     """The scaling of each column of a table, chosen from its values.
 
     If columns have different units (the 95 % quantile of the column ranges is more than `OTHER_UNITS` times the 5 %
-    quantile, or one range more than `ONE_FAR` times the median, as an age among grades), each is divided by its
+    quantile, or one range more than `ONE_WIDE` times the median, as an age among grades), each is divided by its
     standard deviation, and extreme values are damped; the values of a binary column are placed `TWO_VALUES` apart,
     because divided by its deviation it would outweigh the others. If values are mostly zeros and none is negative
     (counts, words, categories), of one unit or with many columns, each is divided by the square root of its standard
@@ -83,7 +84,7 @@ def row_units(values: Summary) -> RowUnits:
     if not bool(varies.any()):
         return RowUnits(shift, torch.ones_like(shift))
     wide, usual, narrow = (reach[varies].quantile(share) for share in (0.95, 0.5, 0.05))
-    differ = wide > OTHER_UNITS * narrow or reach[varies].max() > ONE_FAR * usual
+    differ = wide > OTHER_UNITS * narrow or reach[varies].max() > ONE_WIDE * usual
     asinh = False
     counts = is_sparse(values)
     if differ and not (counts and len(reach) > MANY_COLUMNS):
@@ -160,15 +161,15 @@ def are_views(images: Rows) -> bool:
     shifts and rotations.
     """
     n = min(len(images), VIEWS_COMPARED)
-    if n < FEWEST_VIEWS:
+    if n < MIN_VIEWS:
         return False
     index = torch.linspace(0, len(images) - 1, n, dtype=torch.float64).long()
     _, h, w = images.row_shape
-    coarse = min(h, COARSE), min(w, COARSE)
+    coarse = min(h, VIEW_PIXELS), min(w, VIEW_PIXELS)
     parts = (images.take(part).cpu().float() / images.divisor for part in index.split(1024))
     x = torch.cat([F.adaptive_avg_pool2d(part, coarse).flatten(1) for part in parts])
     some = torch.linspace(0, n - 1, min(n, VIEWS_ASKED), dtype=torch.float64).long()
-    return bool(x.isfinite().all()) and local_dimension(x, some) < FEW_WAYS  # what is not finite is refused later
+    return bool(x.isfinite().all()) and local_dimension(x, some) < MAX_DIMENSION_OF_VIEWS  # NaN: raises later
 
 
 def scaled_rows(data: Data) -> ScaledRows:

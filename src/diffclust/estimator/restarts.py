@@ -22,7 +22,7 @@ from ..engine.runtime import Randomness, choose_device, choose_precision, restar
 from ..nn.autoencoders import ScaledRows
 from ..nn.knowledge import Knowledge
 from ..nn.n_clusters import Choice
-from ..nn.neighbours import NEIGHBOURS, NeighbourGraph, neighbours_by_words
+from ..nn.neighbours import N_NEIGHBOURS, NeighbourGraph, neighbours_by_words
 from ..reading.inputs import UserInput
 from . import networks
 from .state import snapshot
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from .base import PrototypeClusterer
 
 NEAREST_VIEWS = 4  # neighbours of an image: two on either side, where views follow one another
-FEWEST_NEIGHBOURS = 4  # of a row
+MIN_NEIGHBOURS = 4  # of a row
 # Raise it when `neighbour_graph` finds other neighbours: a checkpoint with another number is refused, because its fit
 # would continue with another graph than it began with.
 GRAPH_RULES = 2
@@ -105,7 +105,7 @@ def neighbour_graph(data: Data, n_clusters: int = 1, directions_alone: bool = Fa
         units = networks.scaled_rows(data).to(data.device)
         if len(data.row_shape) == 3:
             return NeighbourGraph.of(data.map(units.encode), NEAREST_VIEWS)
-        n_neighbors = min(NEIGHBOURS, max(FEWEST_NEIGHBOURS, len(data) // (2 * n_clusters)))
+        n_neighbors = min(N_NEIGHBOURS, max(MIN_NEIGHBOURS, len(data) // (2 * n_clusters)))
         if not units.directions:
             return NeighbourGraph.of(data.map(units.encode), n_neighbors, "euclidean")
         counts = networks.is_sparse(data.summary)  # the length of a row is how much was counted

@@ -15,8 +15,8 @@ it::
     L = KL(P ‖ Q)                                     DEC eq. (2), the decoder is dropped
     L = reconstruction per value + γ KL(P ‖ Q)        IDEC eq. (4)
 
-KL is a sum over clusters and a mean over rows. Training stops when a share of fewer than `tolerance` of the labels
-changes from one target to the next.
+KL is a sum over clusters and a mean over rows. Training stops when a share below `tolerance` of the labels changes
+from one target to the next.
 """
 
 from collections.abc import Callable, Hashable
@@ -36,8 +36,8 @@ from ..nn.cluster import ClusterLayer
 from ..nn.ops import log_student_t, sharpen
 from .autoencoder import AutoencoderClusterer, paper_settings
 
-PAPERS_BATCH = 256  # rows a batch, in both papers
-LONGEST_INTERVAL = 140  # steps from target to target, both papers' for MNIST
+PAPERS_BATCH = 256  # batch size of both papers
+LONGEST_INTERVAL = 140  # steps between two targets: that of both papers for MNIST
 
 
 class DECModel(ClusterModel):

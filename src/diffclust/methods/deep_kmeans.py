@@ -37,8 +37,8 @@ from .autoencoder import AutoencoderClusterer, paper_settings
 Between = Literal["euclidean", "cosine"] | Callable[[Tensor, Tensor], Tensor]
 
 SPREAD_ROWS = 1024  # rows that the spread is measured on before training
-SHRUNK = 0.1  # warn if the spread of the embedding falls below this share of its maximum
-SHARP = 1000.0  # the paper's α where it is not annealed: all but the nearest centre's share
+MIN_SPREAD = 0.1  # warn if the spread of the embedding falls below this share of its maximum
+LARGE_ALPHA = 1000.0  # the paper's α without annealing: practically only the nearest centre has a share
 
 
 def annealing_schedule(n: int = 40, first: float = 0.1) -> tuple[float, ...]:
@@ -144,7 +144,7 @@ class DeepKMeansModel(ClusterModel):
         self.widest = max(self.widest, self.last)
 
     def after_training(self, data: Data) -> None:
-        if self.network_learns and self.last < SHRUNK * self.widest:
+        if self.network_learns and self.last < MIN_SPREAD * self.widest:
             self.note(
                 "shrunk",
                 f"The embedding shrank: its spread went from {self.widest:.3g} to {self.last:.3g}, so part of the fall "
@@ -205,7 +205,7 @@ class DeepKMeans(AutoencoderClusterer):
     def auto_epochs(self, phase: int, steps: int) -> int:
         if not self.annealing:
             return super().auto_epochs(phase, steps)
-        # the steps of both phases, however few the rows: from a random start there is a long way to go
+        # at least the steps of both phases, because a random start needs them
         return 0 if phase == 0 else max(sum(self.auto_least), math.ceil(sum(self.auto_steps) / steps))
 
     def build_clusters(self, autoencoder: Autoencoder) -> ClusterLayer:
@@ -226,7 +226,7 @@ class DeepKMeans(AutoencoderClusterer):
     def schedule(self) -> Sequence[float]:
         """The values of α, in order."""
         if isinstance(self.alphas, str):
-            return annealing_schedule() if self.annealing else (SHARP,)
+            return annealing_schedule() if self.annealing else (LARGE_ALPHA,)
         return [float(alpha) for alpha in self.alphas]
 
     def why_not_online(self) -> str:

@@ -31,7 +31,7 @@ from ..nn.neighbours import nearest_neighbours
 from ..nn.ops import entropy
 from .partners import PartnerClusterer, PartnerModel
 
-TENTH = 10  # ε(x) is proportional to the distance of this neighbour
+RADIUS_NEIGHBOUR = 10  # ε(x) is proportional to the distance of the tenth neighbour
 XI = 0.1  # length of the step d, as a share of ε
 
 
@@ -51,7 +51,7 @@ class IMSATModel(PartnerModel):
     def before_training(self, data: Data) -> None:
         super().before_training(data)
         units = data.map(lambda x: self.autoencoder.normalize(x).flatten(1).float())
-        distances = nearest_neighbours(units, min(TENTH, len(units) - 1)).distance
+        distances = nearest_neighbours(units, min(RADIUS_NEIGHBOUR, len(units) - 1)).distance
         self.radius = self.reach * distances[:, -1]
 
     def log_shares(self, x: Tensor) -> tuple[Tensor, Tensor]:

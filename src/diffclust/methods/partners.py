@@ -13,7 +13,7 @@ from ..nn.autoencoders import Autoencoder, ScaledRows
 from ..nn.cluster import ClusterLayer
 from ..nn.ops import entropy
 
-ON_SPHERE, IN_PLANE = 5.0, 0.5  # α of the softmax: how decided it can be on the sphere, and W = Ω in the plane
+ON_SPHERE, IN_PLANE = (5.0, 0.5)  # α of the softmax: it limits how certain assignments are
 
 
 class Classified(NamedTuple):
@@ -21,7 +21,7 @@ class Classified(NamedTuple):
 
     z: Tensor  # (b, d) embedded samples
     p: Tensor  # (b, k) shares of the clusters in each sample, rows sum to 1
-    q: Tensor  # (b, k) in its partner
+    q: Tensor  # (b, k) the same for its partner
 
 
 class PartnerModel(ClusterModel):

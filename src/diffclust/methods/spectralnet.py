@@ -77,7 +77,8 @@ def inverse_root(gram: Tensor) -> Tensor:
 
 
 def orthonormalizer(y: Tensor) -> Tensor:
-    """M (k, k) of F (m, k). In double precision: else rounding makes the least eigenvalues of FᵀF negative."""
+    """M (k, k) of F (m, k). In double precision, because rounding could make the smallest eigenvalues of FᵀF
+    negative."""
     exact = y.double()
     return inverse_root(exact.T @ exact / len(y)).to(y.dtype)
 

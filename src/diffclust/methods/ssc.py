@@ -158,7 +158,7 @@ def spectral_labels(affinity: sp.csr_array, k: int, seed: int) -> tuple[np.ndarr
         vectors, found["converged"] = _largest_eigenvectors(normal, clusters, seed)
         vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), np.finfo(np.float64).tiny)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # fewer distinct points than clusters: told as empty
+            warnings.simplefilter("ignore", ConvergenceWarning)  # of too few distinct points: clusters are empty
             labels[kept] = KMeans(clusters, n_init=20, random_state=seed).fit_predict(vectors)
     return labels, found
 

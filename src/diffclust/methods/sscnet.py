@@ -40,8 +40,8 @@ from .sscnet_paper import PaperModel
 from .sscnet_rows import NeighbourModel
 from .subspace_check import lie_near_subspaces
 
-STEPS_OF_DICTIONARY, MOST_EPOCHS = 150, 50  # of pretraining, for a dictionary of rows
-ONLINE = 0.1  # how far a centre moves towards the mean of its rows in a batch of 256; less for smaller batches
+STEPS_OF_DICTIONARY, MAX_EPOCHS = 150, 50  # of pretraining, for a dictionary of rows
+ONLINE_STEP = 0.1  # how far a centre moves towards the mean of its rows in a batch of 256; less for smaller batches
 
 
 @hyperparameters
@@ -142,7 +142,7 @@ class SSCNet(PrototypeClusterer):
     def _epochs(self, wish: int | str, data: Data, phase: int) -> int:
         """A dictionary of rows needs little pretraining: its blocks start as the exact algorithm."""
         if wish == "auto" and phase == 0 and len(data.row_shape) == 1 and data.graph is None:
-            return math.ceil(min(MOST_EPOCHS, STEPS_OF_DICTIONARY / data.steps))
+            return math.ceil(min(MAX_EPOCHS, STEPS_OF_DICTIONARY / data.steps))
         return super()._epochs(wish, data, phase)
 
     def network_options(self) -> dict[str, dict[str, Any]]:
@@ -167,7 +167,7 @@ class SSCNet(PrototypeClusterer):
 
     def online_step(self, model: Any, batch: OnlineBatch) -> None:
         """The centres of the classifier follow the new rows; codes and classifier are fixed."""
-        model.clusters.move_(batch.z, ONLINE * min(1.0, len(batch.z) / 256))
+        model.clusters.move_(batch.z, ONLINE_STEP * min(1.0, len(batch.z) / 256))
 
     def online_learner(self, model: ClusterModel) -> Trainable:
         raise ValueError("learn_network=True: SSCNet's network learns from pseudo-labels of all rows.")

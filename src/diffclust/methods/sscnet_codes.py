@@ -39,9 +39,9 @@ if TYPE_CHECKING:
 HIDDEN = 256  # width of the classifier
 CORNER_LENGTH = 3.0  # length of the classifier's initial centres
 RIDGE = 0.1  # penalty of the regression that initialises the classifier, relative to the mean square of a feature
-MAX_ROWS = 20_000  # rows of that regression
-CALM_LOOKS = 5  # training stops after this many updates in which the pseudo-labels hardly changed
-LOOK_EVERY = 4  # smallest number of steps between updates of the pseudo-labels
+MAX_ROWS = 20_000  # largest number of rows of that regression
+CALM_UPDATES = 5  # training stops after this many updates in which the pseudo-labels hardly changed
+MIN_UPDATE_STEPS = 4  # smallest number of steps between updates of the pseudo-labels
 GRAPH_ROWS = 256  # rows of a batch that are used for its graph
 
 
@@ -86,7 +86,7 @@ class CodesModel(PrototypeDecoding):
     turn: Tensor  # steps modulo 3
     pseudo: Tensor  # pseudo-label of each row of the data
     reference: Tensor  # positions of the reference set
-    basis: Tensor  # its spectral coordinates, the start of the next look
+    basis: Tensor  # its spectral coordinates, from which the next update starts
     start: Tensor  # Y at the first eigenvector layer
 
     def __init__(self, autoencoder: Autoencoder, clusters: ClusterLayer, settings: "SSCNet") -> None:
@@ -96,8 +96,8 @@ class CodesModel(PrototypeDecoding):
         self.n_neighbors, self.graph = int(settings.n_neighbors), settings.graph
         self.reference_size, self.tolerance = int(settings.reference_size), settings.tolerance
         self.views = settings.views
-        self.change: Callable[[Tensor], Tensor] | None = None  # the data's random change of samples, where it is needed
-        self.calm = 0  # updates in a row in which the pseudo-labels hardly changed
+        self.change: Callable[[Tensor], Tensor] | None = None  # the data's augmentation, if views need it
+        self.calm = 0  # consecutive updates in which the pseudo-labels hardly changed
         self.homogeneous = isinstance(autoencoder, RowDictionary)
         n_blocks = settings.n_blocks
         if n_blocks == "auto":  # other networks have batch norm, whose statistics are not those of residuals
@@ -111,13 +111,13 @@ class CodesModel(PrototypeDecoding):
         self.classifier = self.build_classifier()
         self.register_buffer("placed", torch.zeros((), dtype=torch.bool))
         self.register_buffer("turn", torch.zeros(()))
-        for name in ("pseudo", "reference", "basis", "start"):  # of the data at hand: not part of the model
+        for name in ("pseudo", "reference", "basis", "start"):  # belong to the training data, not to the model
             self.register_buffer(name, torch.empty(0), persistent=False)
 
     def build_blocks(self, n_blocks: int) -> list[LADMMBlock]:
         """Blocks that share A and A'."""
         starts: dict[str, Any] = {"norm": "elements", "threshold": 0.01}
-        if self.homogeneous:  # the algorithm's own for λ|Z|_1 + |E|; the first threshold comes with the atoms
+        if self.homogeneous:  # those of the algorithm for λ|Z|_1 + |E|; `place_atoms` sets the threshold
             starts = {"norm": "samples", "error_threshold": 1.0}
         network = self.autoencoder
         shapes = (network.embedding_dim,), network.input_shape
@@ -161,9 +161,9 @@ class CodesModel(PrototypeDecoding):
         return self.features(self.codes(x).z)
 
     def coding_losses(self, codes: Codes) -> Losses:
-        """L1. The atoms of a linear dictionary stay as they are, and L1 is the problem that L-ADMM solves. Where A
-        learns too, codes count by their direction, or A would grow to make them small, and both terms are divided by
-        the square root of the number of values."""
+        """L1. The atoms of a linear dictionary are fixed, and L1 is the problem that L-ADMM solves. If A is trained
+        too, only the direction of the codes counts, because A could grow to make them small, and both terms are divided
+        by the square root of the number of values."""
         z, x, fit, _ = codes
         size = (x - fit).flatten(1).float().square().sum(1).clamp_min(1e-12).sqrt()
         spread = z.abs().sum(1)
@@ -272,7 +272,7 @@ class CodesModel(PrototypeDecoding):
 
     def before_epoch(self, epoch: int, data: Data) -> None:
         self.change = data.augment if self.views else None
-        if epoch == 0 or epoch % math.ceil(LOOK_EVERY / data.steps):
+        if epoch == 0 or epoch % math.ceil(MIN_UPDATE_STEPS / data.steps):
             return
         with self.evaluating():
             labels = self.align(self.label(data))
@@ -295,12 +295,12 @@ class CodesModel(PrototypeDecoding):
         self.turn.add_(1).remainder_(3)
 
     def after_epoch(self, epoch: int, data: Data) -> None:
-        self.finished = self.calm >= CALM_LOOKS
+        self.finished = self.calm >= CALM_UPDATES
 
     @torch.no_grad()
     def after_training(self, data: Data) -> None:
         self.change = None
-        self.note_if_settled(f"{CALM_LOOKS} calm epochs, by tolerance={self.tolerance:g}")
+        self.note_if_settled(f"{CALM_UPDATES} calm epochs, by tolerance={self.tolerance:g}")
         index = data.draw(MAX_ROWS)
         nearest = self.clusters.distances(data.map(self.embed, index)).argmin(0)
         self.prototypes.copy_(data.map(lambda x: self.codes(x).z, index[nearest]))

@@ -1,27 +1,27 @@
-"""SSCNet's own pipeline: codes, their graph, eigenvector layers, and a classifier that reads what these give.
+"""The pipelines of the SSCNet paper: codes, their graph, eigenvector layers, and a classifier on their output.
 
-(a) Every block of L-ADMM has a pair (A, A') of its own; all pairs start alike, as iterations of one algorithm do::
+(a) Every block of L-ADMM has its own pair (A, A'); all pairs have the same initial values::
 
         L1 = Σ_i w_i |E_i|_2 + λ |Z|_1,   w_i = 1 - q_i / Σq,   q_i = 1 / (1 + min(|E_i|, τ))             eq. 12, 13
 
-(b) W_ij = exp(-|z_i - z_j|² / σ_i) for the nearest neighbours, L = D - W; layers go from a fixed Y(0) down to Y::
+(b) W_ij = exp(-|z_i - z_j|² / σ_i) for the nearest neighbours, L = D - W; layers descend from a fixed Y(0) to Y::
 
         L_e = tr(YᵀLY)                                                                                     eq. 15
 
-(c) G, three dense layers from k to k, brings the Y of all batches into one space. Pseudo-labels are k-means clusters of
-    the rows of G(Y), found over all rows once an epoch and aligned to those before; two layers learn them::
+(c) G, three dense layers from k to k, maps the Y of all batches into one space. Pseudo-labels are k-means clusters of
+    the rows of G(Y), computed over all rows once per epoch and aligned with the previous ones; two layers learn them::
 
         L_K = Σ_i cross-entropy(classifier(G(y_i)), pseudo-label)
 
-"paper" is this to the letter: the graph is that of the batch at hand, and E is what the last block has for the errors.
-Three things do not hold. E costs nothing where its threshold B2 grows, and |Z|_1 nothing where A does: the loss is
-least without codes. A row's y is known up to a rotation only, which differs from batch to batch, and no fixed G undoes
-that. "references" mends them: L1 is the default's (`sscnet_codes`), losses are means, and a batch's
-rows have edges to a kept set of reference rows, whose graph goes through the layers from one Y(0) in every step.
+"paper" is this to the letter: the graph is that of the batch, and E is the errors of the last block. It has three
+flaws. If the threshold B2 grows, E costs nothing; if A grows, |Z|_1 costs nothing: the loss is smallest without codes.
+And y is only determined up to a rotation, which differs between batches and which no fixed G can undo. "references"
+repairs these: L1 is that of the default (`sscnet_codes`), losses are means, and the rows of a batch have edges to a
+fixed set of reference rows, whose graph passes through the layers from the same Y(0) in every step.
 
-Either way an answer is given beside the references: a row's y is the mean of its nearest references' by weight, which
-is where L_e is least for a row that is added to their graph and moves nothing. So a row has one answer, whatever comes
-with it. In the text a row is labelled in the company of its batch.
+In both, labels are computed with the references: the y of a row is the weighted mean of those of its nearest
+references, which minimises L_e for a row that is added to their graph without moving them. So the label of a row does
+not depend on other rows. In the paper a row is labelled together with its batch.
 """
 
 import copy
@@ -46,15 +46,15 @@ from .sscnet_codes import CORNER_LENGTH, HIDDEN, MAX_ROWS, Codes, CodesModel
 if TYPE_CHECKING:
     from .sscnet import SSCNet
 
-THRESHOLD = 0.15  # where B1 starts; and B2, for which the paper has no number
+THRESHOLD = 0.15  # initial value of B1, and of B2, for which the paper gives no number
 
 
 class PaperModel(CodesModel):
-    """`n_references` are kept for answers: as many as a batch has rows."""
+    """`n_references` rows are kept for predictions: as many as a batch has."""
 
     known: Tensor  # codes of the references
     spectrum: Tensor  # their Y
-    company: Tensor  # the references themselves
+    company: Tensor  # the reference rows
 
     def __init__(self, autoencoder: Autoencoder, clusters: ClusterLayer, settings: "SSCNet", n_references: int) -> None:
         super().__init__(autoencoder, clusters, settings)
@@ -63,7 +63,7 @@ class PaperModel(CodesModel):
         self.beside_references = settings.pipeline == "references"
         dense = [nn.Linear(k, k) for _ in range(3)]
         for layer in dense:
-            nn.init.orthogonal_(layer.weight)  # so that nothing of Y is lost at first
+            nn.init.orthogonal_(layer.weight)  # so that G loses nothing of Y at first
         self.common = nn.Sequential(dense[0], nn.Tanh(), dense[1], nn.Tanh(), dense[2])  # G
         corners = torch.eye(k, clusters.embedding_dim)
         clusters.set_centers(
@@ -74,7 +74,7 @@ class PaperModel(CodesModel):
         self.register_buffer("company", torch.empty(0), persistent=False)
 
     def build_blocks(self, n_blocks: int) -> list[LADMMBlock]:
-        """The last has the network itself for its pair, those before it copies of their own."""
+        """Blocks of which the last uses the network itself as its pair, and the others copies."""
         network = self.autoencoder
         if isinstance(network, RowDictionary):
             network.decoder.requires_grad_(True)
@@ -111,7 +111,7 @@ class PaperModel(CodesModel):
     # ---- (b)
 
     def descend(self, z: Tensor, start: Tensor) -> tuple[Tensor, Tensor]:
-        """Y of codes, or what the graph sees of them (..., n, m), from Y(0) (n, k), and tr(YᵀLY)."""
+        """Y of the features of codes (..., n, m), starting from Y(0) (n, k), and tr(YᵀLY)."""
         with torch.autocast(z.device.type, enabled=False):
             operator = laplacian(affinity(z, min(self.n_neighbors, z.shape[-2] - 1), self.graph))
             y = start.expand(*z.shape[:-2], *start.shape)
@@ -120,8 +120,8 @@ class PaperModel(CodesModel):
             return y, (y * (operator @ y)).sum((-2, -1))
 
     def in_common(self, y: Tensor, n: int) -> Tensor:
-        """G(Y), for rows of a Y that has n rows: √n makes numbers about as large as one of them."""
-        missing = self.clusters.n_clusters - y.shape[-1]  # a batch smaller than k has no more columns than rows
+        """G(√n Y), for rows of a Y that has n rows: with √n the entries are about one."""
+        missing = self.clusters.n_clusters - y.shape[-1]  # a batch of fewer than k rows has fewer columns
         return self.common(F.pad(math.sqrt(n) * y, (0, missing)))
 
     # ---- (c)
@@ -130,23 +130,23 @@ class PaperModel(CodesModel):
         return self.classifier(self.located(x)).float()
 
     def located(self, x: Tensor) -> Tensor:
-        """G(y) of rows beside the references."""
+        """G(y) of rows, computed with the references."""
         with torch.autocast(x.device.type, enabled=False):
             y = attach(self.represent(x), self.known, self.n_neighbors).extend(self.spectrum)
             return self.in_common(y, len(self.spectrum))
 
     @torch.no_grad()
     def remember(self, data: Data) -> None:
-        """What answers need: codes and Y of the references as the network now is; in eval mode."""
+        """Compute the codes and the Y of the references with the current network, for predictions; in eval mode."""
         self.known.copy_(data.map(self.represent, self.reference))
         y = self.descend(self.known, self.start)[0]
         self.spectrum.copy_(F.pad(y, (0, self.clusters.n_clusters - y.shape[1])))
 
     def located_in_batches(self, data: Data) -> Tensor:
-        """G(y) of all rows, each in the company of a random batch."""
+        """G(y) of all rows, each computed within a random batch."""
         n, size = len(data), len(self.start)
         order = torch.randperm(n, device=data.device)
-        order = torch.cat([order, order[: -n % size]])  # the last batch is filled up with rows of the first
+        order = torch.cat([order, order[: -n % size]])  # fill the last batch with rows of the first
         found = self.start.new_empty(n, self.clusters.n_clusters)
         for part in order.split(size * max(1, data.chunk // size)):
             z = data.map(self.represent, part).view(-1, size, self.autoencoder.embedding_dim)
@@ -188,7 +188,7 @@ class PaperModel(CodesModel):
         }
 
     def beside(self, z: Tensor) -> tuple[Tensor, Tensor]:
-        """y of rows beside the references, as these now are, and the mean of what all add to tr(YᵀLY)."""
+        """y of rows, from the current references, and the mean of what the rows add to tr(YᵀLY)."""
         known = self.represent(self.company)
         spectrum, trace = self.descend(known, self.start)
         with torch.autocast(z.device.type, enabled=False):

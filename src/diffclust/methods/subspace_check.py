@@ -23,7 +23,7 @@ def lie_near_subspaces(rows: Rows, k: int) -> bool:
     index = torch.linspace(0, len(rows) - 1, min(len(rows), SAMPLE_ROWS), dtype=torch.float64).long()
     x = rows.take(index).cpu().float() / rows.divisor
     if not bool(x.isfinite().all()):
-        return False  # refused later, with the row's own number
+        return False  # later checks raise, with the number of the row
     some = Data(TensorRows(x), torch.device("cpu"))
     x = unit_length(some.map(networks.build("scaled", some, 0, {}).encode)).unique(dim=0)
     if len(x) < 3 * k:

@@ -121,7 +121,7 @@ class TELLModel(MovingCenters):
 
     def load_training_state(self, state: dict[str, Any]) -> None:
         super().load_training_state(state)
-        initial_labels = state.get("begun")  # absent from the oldest checkpoints
+        initial_labels = state.get("begun")  # missing in checkpoints of older versions
         self.initial_labels = None if initial_labels is None else initial_labels.to(self.members.device)
 
     def clustering_loss(self, z: Tensor) -> Tensor:

@@ -32,9 +32,9 @@ from ..nn.mixture import GaussianMixture
 from ..nn.ops import hard
 from .autoencoder import AutoencoderClusterer, paper_settings
 
-FIRST_SPREAD = 0.1  # initial σ̃², relative to the components' variance: our choice, the paper draws the weights
-DECAY_EVERY, LEAST_RATE = 10, 0.1  # epochs between decays of the learning rate, and where these end: the authors'
-LEAST_LOG_GAMMA = -23  # the authors' floor of γ, 1e-10
+FIRST_SPREAD = 0.1  # initial σ̃², relative to the components' variance: our choice, the paper starts from random weights
+DECAY_EVERY, MIN_LR_FACTOR = (10, 0.1)  # the authors' epochs between decays, and the last factor
+MIN_LOG_GAMMA = -23  # smallest log γ: the authors' lower bound is 1e-10
 COUNTED_ROWS = 10_000  # rows on which the sizes of the components are counted
 
 
@@ -65,7 +65,7 @@ class VaDEModel(ClusterModel):
         return laid_out
 
     def lr_factor(self, epoch: int) -> float:
-        return max(self.decay ** (epoch // DECAY_EVERY), LEAST_RATE)
+        return max(self.decay ** (epoch // DECAY_EVERY), MIN_LR_FACTOR)
 
     def loss(self, batch: Batch) -> Losses:
         if not self.network_learns:
@@ -84,7 +84,7 @@ class VaDEModel(ClusterModel):
     def divergence(self, z: Tensor, mean: Tensor, log_variance: Tensor) -> Tensor:
         """All of L except its first line, for each row: (b,)."""
         mixture = self.clusters
-        log_gamma = torch.log_softmax(mixture.logits(z), dim=1).clamp_min(LEAST_LOG_GAMMA)
+        log_gamma = torch.log_softmax(mixture.logits(z), dim=1).clamp_min(MIN_LOG_GAMMA)
         gamma = log_gamma.exp()
         spread = log_variance.exp()[:, None] + (mean[:, None] - mixture.centers).square()  # (b, k, d)
         prior = (mixture.log_variances + spread * (-mixture.log_variances).exp()).sum(2) / 2

@@ -21,7 +21,7 @@ from .ops import (
 )
 from .parallel import totals
 
-DECIDED = 1e-3  # below this mean entropy an assignment is hard
+HARD_ENTROPY = 1e-3  # below this mean entropy an assignment is hard
 RESCALE_FROM = 2.0  # embeddings that must be scaled by more than this are too small for the usual learning rates
 
 Side = Literal["prediction", "target"]
@@ -158,7 +158,7 @@ class CrossMetricLayer(ClusterLayer):
         prediction, *targets = (q.double() for q in self.closeness(z))
         least = self.powers[0].double()
         wanted = entropy(log_balance(prediction, prediction.sum(0), least)).mean()
-        if wanted < DECIDED:
+        if wanted < HARD_ENTROPY:
             return
         for place, q in enumerate(targets, 1):
             low, high = least, least.clamp_min(most)

@@ -19,9 +19,9 @@ from torch import Tensor, nn
 
 Operator = Callable[[Tensor], Tensor]  # Y (..., n, k) -> L Y
 
-SKEWED = 1e-2  # largest difference of YᵀY from the identity: beyond it, steps leave the manifold
-CAP = 0.8  # up to this |tP| a step of order 2 stays near the manifold (SSCNet, proposition 2)
-CHECK = 8  # iterations between checks of the residual, each of which waits for the device
+MAX_ORTHONORMALITY_ERROR = 1e-2  # largest difference of YᵀY from the identity: beyond it, steps leave the manifold
+MAX_STEP = 0.8  # up to this |tP| a step of order 2 stays near the manifold (SSCNet, proposition 2)
+CHECK_EVERY = 8  # iterations between checks of the residual, each of which waits for the device
 
 
 def cayley_coefficients(order: int) -> list[float]:
@@ -83,7 +83,7 @@ def step_length(apply: Operator, p: Skew, ly: Tensor, cap: float | None) -> Tens
     slope = _trace(ly, d)
     curvature = _trace(ly, p @ d) + _trace(d, apply(d))  # Pᵀ = -P
     tiny = torch.finfo(d.dtype).tiny
-    most = torch.full_like(slope, cap) if cap is not None else CAP / _length(d).clamp_min(tiny)
+    most = torch.full_like(slope, cap) if cap is not None else MAX_STEP / _length(d).clamp_min(tiny)
     newton = torch.where(curvature > 0, slope / curvature.clamp_min(tiny), most)
     return torch.minimum(newton.clamp_min(0), most)
 
@@ -174,7 +174,7 @@ def smallest_eigenvectors(
         raise ValueError(f"start has {start.shape[-1]} columns, expected k={k}.")
     else:
         off = start.mT @ start - torch.eye(start.shape[-1], dtype=start.dtype, device=start.device)
-        if not bool(off.abs().max() < SKEWED):
+        if not bool(off.abs().max() < MAX_ORTHONORMALITY_ERROR):
             raise ValueError("start should have orthonormal columns, and finite numbers: use torch.linalg.qr(start).Q.")
     y = _descend(apply, start, max_iter, tolerance, cayley_coefficients(order))
     with torch.no_grad():
@@ -192,7 +192,7 @@ def _descend(apply: Operator, y: Tensor, max_iter: int, tolerance: float, coeffi
         raise ValueError("The matrix contains NaN or infinity.")
     for i in range(max_iter):
         gradient = 2 * (ly - y @ (y.mT @ ly))  # on the manifold
-        if i % CHECK == 0 and bool((_length(gradient) <= 2 * tolerance * scale).all()):
+        if i % CHECK_EVERY == 0 and bool((_length(gradient) <= 2 * tolerance * scale).all()):
             break
         h = gradient + _conjugate(gradient.detach(), last, h, y) if i else gradient
         p = Skew(y, h)

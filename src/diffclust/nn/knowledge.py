@@ -21,7 +21,7 @@ from .kmeans import draw_proportional, kmeans, lloyd
 from .ops import one_hot, squared_distances
 
 MIN_TEMPERATURE = 1e-3  # smallest T, as a share of the mean distance
-PIECES = 5  # k-means finds this many pieces per cluster, which are then merged with the help of the links
+PIECES_PER_CLUSTER = 5  # k-means finds this many pieces per cluster, which are then merged with the help of the links
 
 
 class Knowledge(NamedTuple):
@@ -97,12 +97,12 @@ def clusters_of_links(
 ) -> tuple[Tensor, Tensor]:
     """Centres (k, d) and labels (n,) of the rows z (n, d), with links between the rows of `pairs`, (p, d) twice.
 
-    k-means finds `PIECES` pieces per cluster, and the two that are cheapest to merge are merged until `n_clusters` are
-    left. The cost is that of Ward's rule, times (1 + a) / (1 + t): t and a are the numbers of must-links and
-    cannot-links between the two, relative to the number expected by chance for pieces of their sizes. A loss alone
-    would bring linked rows to one centre, and leave another centre without rows.
+    k-means finds `PIECES_PER_CLUSTER` pieces per cluster, and the two that are cheapest to merge are merged until
+    `n_clusters` are left. The cost is that of Ward's rule, times (1 + a) / (1 + t): t and a are the numbers of
+    must-links and cannot-links between the two, relative to the number expected by chance for pieces of their sizes. A
+    loss alone would bring linked rows to one centre, and leave another centre without rows.
     """
-    found = kmeans(z, min(len(z), PIECES * n_clusters), n_init=10)
+    found = kmeans(z, min(len(z), PIECES_PER_CLUSTER * n_clusters), n_init=10)
     ends = [squared_distances(part, found.centers).argmin(1) for part in pairs]
     links = found.centers.new_zeros(2, len(found.centers), len(found.centers)).double()
     ones = torch.ones(len(same_cluster), dtype=torch.double, device=z.device)

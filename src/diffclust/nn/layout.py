@@ -19,7 +19,7 @@ from .ops import one_hot
 MAX_STEPS = 300  # largest number of steps; n rows get at most n
 FIRST_LR = 0.5  # learning rate of the first step, in units of about the distance of neighbours; it falls to zero
 NEAR_PER_ROW, FAR_PER_ROW = 3, 6  # neighbours and random other rows per row and step
-PLACED_AMONG = 5  # a row outside of the layout is placed at the weighted mean of this many of its rows
+PLACING_NEIGHBOURS = 5  # a row outside of the layout is placed at the weighted mean of this many of its rows
 DISTANCES_AT_ONCE = 2**24  # distances held at a time
 
 Find = Callable[[Tensor], tuple[Tensor, Tensor]]  # rows (n, d) to centres (k, d) and labels (n,)
@@ -73,9 +73,9 @@ def place_by_layout(clusters: ClusterLayer, z: Tensor, find: Find | None = None)
 @torch.no_grad()
 def extend_layout(z: Tensor, some: Tensor) -> Tensor:
     """Positions of all rows z (n, d) from a layout of the rows at the positions `some`: every other row is placed at
-    the weighted mean of its `PLACED_AMONG` nearest of these."""
+    the weighted mean of its `PLACING_NEIGHBOURS` nearest of these."""
     known, places = z[some], compute_layout(z[some])
-    near = min(PLACED_AMONG, len(known))
+    near = min(PLACING_NEIGHBOURS, len(known))
     result = []
     for part in z.split(DISTANCES_AT_ONCE // len(known) + 1):
         distance, index = torch.cdist(part, known).topk(near, largest=False)

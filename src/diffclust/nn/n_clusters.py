@@ -19,16 +19,16 @@ result is the best k.
 The rows themselves, without an encoder, are measured in the same way, and they decide if their s(k) is larger: rows of
 one or two columns need no encoder.
 
-There is one cluster if s(k) < `NOTHING` for the best k, or if no cluster has a valley around it for any k. There is a
-valley between two clusters if, in the embedding of the other encoder, the density half way between their centres is
-lower than at the centres. The first is the case for a Gaussian of some dimensions, the second for a square or a cube,
-for which both halves may agree on four parts. All k are searched for a valley, because clusters that touch may be right
-too.
+There is one cluster if s(k) < `MIN_SILHOUETTE` for the best k, or if no cluster has a valley around it for any k. There
+is a valley between two clusters if, in the embedding of the other encoder, the density half way between their centres
+is lower than at the centres. The first is the case for a Gaussian of some dimensions, the second for a square or a
+cube, for which both halves may agree on four parts. All k are searched for a valley, because clusters that touch may be
+right too.
 
 Rows that vary in many directions, such as texts, need no valley if the two encoders agree: a single cloud of them can
-be divided in so many ways that two halves do not find the same one. If the `breadth` of the rows is at least `BROAD`,
-agreement beyond chance (see `shared_information`) of at least `AGREED` is evidence, for any k above `FEW_CLUSTERS`,
-because both divide a long cloud across its length.
+be divided in so many ways that two halves do not find the same one. If the `breadth` of the rows is at least
+`MIN_BREADTH`, agreement beyond chance (see `shared_information`) of at least `MIN_AGREEMENT` is evidence, for any k
+above `FEW_CLUSTERS`, because both divide a long cloud across its length.
 
 If half of the rows is too little to learn from, both encoders may be trained on more. Then all this is measured on rows
 that at most one of them was trained on: on common rows they also agree about chance.
@@ -45,12 +45,12 @@ from .hierarchy import cut_tree
 from .kmeans import lloyd
 from .ops import squared_distances
 
-NOTHING = 0.15  # a lower silhouette means that no clusters were found
-NOTHING_IN_ROWS = 0.25  # the same for the rows without an encoder: uniform noise has up to 0.2
+MIN_SILHOUETTE = 0.15  # a lower silhouette means that no clusters were found
+MIN_SILHOUETTE_OF_ROWS = 0.25  # the same for the rows without an encoder: uniform noise has up to 0.2
 NEXT_TO_BEST = 0.97  # a smaller number is taken if its score is at least this share of the best
 VALLEY = 0.5  # a cluster is separate if the density between it and every other is below this share of theirs
-BROAD, FEW_CLUSTERS = 10.0, 4  # for rows of at least this breadth, agreement on more than 4 clusters is evidence
-AGREED = 0.5  # smallest such agreement: single clouds of such breadth have up to 0.26
+MIN_BREADTH, FEW_CLUSTERS = 10.0, 4  # for rows of at least this breadth, agreement on more than 4 clusters is evidence
+MIN_AGREEMENT = 0.5  # smallest such agreement: single clouds of such breadth have up to 0.26
 MIN_SHARE_APART = 0.1  # smallest share of rows inside separate clusters, and outside of them: outliers do not count
 VALLEY_WIDTH = 0.15  # half the width in which densities are counted, relative to the distance of two centres
 MAX_ROWS = 1_000  # largest sample to find clusters on, and to measure them on: the cost grows with its square
@@ -80,7 +80,7 @@ class View(NamedTuple):
 def choose_number(
     views: tuple[View, View],
     most: int,
-    nothing: float = NOTHING,
+    nothing: float = MIN_SILHOUETTE,
     next_to_best: float = NEXT_TO_BEST,
     breadth: float = 0.0,
 ) -> Choice:
@@ -107,8 +107,8 @@ def choose_number(
         agreements.append(agreement(labels[0], labels[1], k))
         scores.append(silhouettes[-1] * agreements[-1] * torch.stack(told_apart).mean().item())
         valleys.append(torch.stack([_separation(valley(z, each, k), each) for each, z, _ in crossed]).mean().item())
-        if k > FEW_CLUSTERS and breadth >= BROAD:
-            evident |= shared_information(labels[0], labels[1], k) >= AGREED
+        if k > FEW_CLUSTERS and breadth >= MIN_BREADTH:
+            evident |= shared_information(labels[0], labels[1], k) >= MIN_AGREEMENT
     best = int(torch.tensor(scores).argmax())
     if silhouettes[best] >= nothing and (evident or min(valleys) < VALLEY):
         n_clusters = next(

@@ -21,7 +21,7 @@ FEW_CENTERS, MANY_CENTERS = 64, 256
 ROWS_PER_PROGRAM = 1024  # rows that one GPU program adds up
 # Rows and centres of a tile, stages, warps, and WIDE (see the kernel): the fastest of ten on an H200, for 128 columns.
 SPLIT_CONFIG, HALF_CONFIG = (128, 128, 2, 8, False), (128, 64, 2, 8, True)
-HALVES = (torch.float16, torch.bfloat16)
+HALF_DTYPES = (torch.float16, torch.bfloat16)
 
 
 @functools.cache
@@ -31,7 +31,7 @@ def _has_triton() -> bool:
 
 def fused(x: Tensor) -> bool:
     """Whether our own kernels can handle these rows."""
-    return x.is_cuda and x.dtype in (torch.float32, *HALVES) and x.stride(-1) == 1 and _has_triton()
+    return x.is_cuda and x.dtype in (torch.float32, *HALF_DTYPES) and x.stride(-1) == 1 and _has_triton()
 
 
 def nearest(x: Tensor, centers: Tensor) -> tuple[Tensor, Tensor]:
@@ -71,7 +71,7 @@ def member_sums(x: Tensor, labels: Tensor, n_clusters: int, origin: Tensor | Non
         if s > 1:
             sets = sets + n_clusters * torch.arange(s, device=x.device)[:, None]
         keys = sets.reshape(-1)
-        if origin is not None or x.dtype in HALVES:
+        if origin is not None or x.dtype in HALF_DTYPES:
             x = upcast(x) - (0 if origin is None else origin)
         sums, counts = sums_by_key(x, keys, rows, s * n_clusters)
         sums, counts = sums.view(s, n_clusters, -1), counts.view(s, n_clusters)
@@ -79,7 +79,7 @@ def member_sums(x: Tensor, labels: Tensor, n_clusters: int, origin: Tensor | Non
 
 
 def upcast(x: Tensor) -> Tensor:
-    return x.float() if x.dtype in HALVES else x
+    return x.float() if x.dtype in HALF_DTYPES else x
 
 
 def sums_by_key(x: Tensor, keys: Tensor, rows: Tensor | None, n_keys: int) -> tuple[Tensor, Tensor]:

@@ -28,11 +28,11 @@ A, B = 1.9328, 0.7905  # a and b of q, for UMAP's min_dist = 0: neighbours may c
 ALL_PAIRS_UP_TO = {"cpu": 1e11, "cuda": 2e14}  # n² d up to which all pairs are compared, in some seconds
 PROBED_CELLS = 16  # number of nearest cells, of about √n, in which neighbours are searched
 DISTANCES_AT_ONCE = {"cpu": 2**22, "cuda": 2**28}  # distances computed at a time
-GROUP = 32  # size of the groups whose minima are computed first
+GROUP_SIZE = 32  # size of the groups whose minima are computed first
 MAX_PRODUCTS = 2e9  # products of nonzero values, or pairs of rows, up to which a search takes some seconds
 DISTANCE_FLOOR = 1e-4  # added to squared distances before taking logarithms
-NEIGHBOURS = 15  # UMAP's default
-REPELLED = 5.0  # rows drawn at random for each neighbour: UMAP's default
+N_NEIGHBOURS = 15  # UMAP's default
+NEGATIVE_SAMPLE_RATE = 5.0  # rows drawn at random for each neighbour: UMAP's default
 
 
 class Nearest(NamedTuple):
@@ -69,7 +69,7 @@ def nearest_neighbours(
     return Nearest(index, squared / 2 if metric == "cosine" else squared.sqrt())
 
 
-def neighbours_by_words(rows: sp.csr_matrix, n_neighbors: int = NEIGHBOURS) -> Nearest | None:
+def neighbours_by_words(rows: sp.csr_matrix, n_neighbors: int = N_NEIGHBOURS) -> Nearest | None:
     """The nearest other rows of each row of a sparse matrix by cosine distance, or None if that would take too long
     (see `MAX_PRODUCTS`)."""
     n = rows.shape[0]
@@ -146,14 +146,14 @@ def _smallest(values: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """`values.topk(k, largest=False)` of each row. The k smallest entries lie in the k groups with the smallest
     minima, and minima of groups are computed much faster than `topk` of a long row."""
     n, m = values.shape
-    n_groups = m // GROUP
+    n_groups = m // GROUP_SIZE
     if n_groups <= 2 * k:
         smallest = values.topk(k, largest=False)
         return smallest.values, smallest.indices
-    grouped = values[:, : n_groups * GROUP].view(n, n_groups, GROUP)
+    grouped = values[:, : n_groups * GROUP_SIZE].view(n, n_groups, GROUP_SIZE)
     groups = grouped.amin(2).topk(k, largest=False, sorted=False).indices  # (n, k)
-    within = groups[:, :, None] * GROUP + torch.arange(GROUP, device=values.device)
-    rest = torch.arange(n_groups * GROUP, m, device=values.device).expand(n, -1)
+    within = groups[:, :, None] * GROUP_SIZE + torch.arange(GROUP_SIZE, device=values.device)
+    rest = torch.arange(n_groups * GROUP_SIZE, m, device=values.device).expand(n, -1)
     places = torch.cat([within.flatten(1), rest], dim=1)
     smallest = values.gather(1, places).topk(k, largest=False)
     return smallest.values, places.gather(1, smallest.indices)
@@ -182,7 +182,7 @@ class NeighbourGraph:
         self.cumulative = (weight / weight.sum(1, keepdim=True)).cumsum(1)[:, :-1].contiguous()
 
     @classmethod
-    def of(cls, x: Tensor, n_neighbors: int = NEIGHBOURS, metric: Metric = "cosine") -> "NeighbourGraph":
+    def of(cls, x: Tensor, n_neighbors: int = N_NEIGHBOURS, metric: Metric = "cosine") -> "NeighbourGraph":
         """The graph of the rows x (n, d), with `n_neighbors` per row, or all other rows if there are fewer."""
         return cls.weighted(nearest_neighbours(x, min(n_neighbors, len(x) - 1), metric))
 
@@ -214,11 +214,11 @@ class NeighbourGraph:
 
 
 def neighbour_loss(z: Tensor, near: Tensor, far: Tensor) -> Tensor:
-    """Mean of -log q over neighbours `near` (b, m, d) of the rows z (b, d), and `REPELLED` times the mean of
-    -log(1 - q) over `far` (b, s, d), which are rows drawn at random."""
+    """Mean of -log q over neighbours `near` (b, m, d) of the rows z (b, d), and `NEGATIVE_SAMPLE_RATE` times the mean
+    of -log(1 - q) over `far` (b, s, d), which are rows drawn at random."""
     pull = attraction((z[:, None] - near).square().sum(-1)).mean()
     push = repulsion((z[:, None] - far).square().sum(-1)).mean()
-    return pull + REPELLED * push
+    return pull + NEGATIVE_SAMPLE_RATE * push
 
 
 def attraction(squared: Tensor) -> Tensor:

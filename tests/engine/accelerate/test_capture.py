@@ -120,7 +120,7 @@ def test_restarts_side_by_side_give_what_they_give_alone(method, images, counted
     settings["precision"] = "float32"
     together = method(4, **settings).fit(images)
     assert max(counted) == 3
-    monkeypatch.setattr(callbacks, "PARALLEL", ())
+    monkeypatch.setattr(callbacks, "PARALLEL_DEVICES", ())
     alone = method(4, **settings).fit(images)
     assert max(counted[-2:]) == 1
     for one, other in zip(together.runs_, alone.runs_, strict=True):
@@ -144,7 +144,7 @@ def test_stacked_runs_learn_what_they_learn_alone(kind, precision, images, count
     together = kind(4, **settings).fit(images)
     assert set(made) == {3}
     assert max(counted) == 3
-    monkeypatch.setattr(callbacks, "PARALLEL", ())
+    monkeypatch.setattr(callbacks, "PARALLEL_DEVICES", ())
     alone = kind(4, **settings).fit(images)
     for one, other in zip(together.runs_, alone.runs_, strict=True):
         pairs = list(zip(one["history"], other["history"], strict=True))

@@ -9,7 +9,7 @@ from torch import Tensor
 from .launch import has_triton, launch
 from .side_stream import SideStream, runs_alone
 
-BLOCK = 1024  # numbers a program of the kernel works on
+BLOCK = 1024  # numbers per program of the kernel
 LAUNCH_ALONE_FROM = 2**16  # numbers of a parameter, from which on a launch of its own pays
 
 

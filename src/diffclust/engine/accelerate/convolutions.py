@@ -140,7 +140,7 @@ class Normed:
     numbers: Tensor | None = None  # (4, c): scale, shift, mean, 1 / standard deviation
 
     def row(self, i: int) -> Tensor:
-        return self.y if self.numbers is None else self.numbers[i]  # any pointer will do: it is not read
+        return self.y if self.numbers is None else self.numbers[i]  # any pointer: it is not read
 
 
 def _gather(

@@ -16,7 +16,7 @@ from ...nn.chain import Chain
 from .launch import launch
 from .side_stream import SideStream, runs_alone
 
-ROWS, COLUMNS = 256, 16  # of the tiles a program works on
+ROWS, COLUMNS = 256, 16  # of the tile that a program computes
 OVERLAP_UP_TO = 2**18  # numbers of a weight, up to which its gradient leaves room on the GPU for other work
 
 T = TypeVar("T")
@@ -122,13 +122,12 @@ class _Connections(torch.autograd.Function):
 
 
 def _product(a: Tensor, b: Tensor) -> Tensor:
-    """In float32."""
+    """The matrix product, in float32."""
     return a @ b if a.dtype == torch.float32 else torch.mm(a, b, out_dtype=torch.float32)
 
 
 def _through(g: Tensor, y: Tensor, layer: Dense) -> tuple[Tensor, Tensor]:
-    """The gradient before ReLU and dropout, which pass it on where their output y is positive, and its sum over
-    rows."""
+    """The gradient before ReLU and dropout, which is zero unless their output y is positive, and its sum over rows."""
     from . import small_kernels as kernels
 
     rows, columns = g.shape

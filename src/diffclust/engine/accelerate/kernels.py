@@ -1,14 +1,16 @@
 """Triton kernels: chains of small 3x3 convolutions with batch norm and ReLU, images stored (b, h, w, c).
 
-With few channels such a layer is all memory traffic. What batch norm and ReLU do to a layer's input is done while
-it is read, and the sums they need are taken while its output is written; so each layer is read and written once.
+With few channels the time of such a layer is that of its memory traffic. So batch norm and ReLU are applied to a
+layer's input while it is read, and the sums that they need are computed while its output is written: each layer is read
+and written once.
 
-One kernel gathers for all four kinds of convolution. With stride s, output pixel o and tap k, it reads the input at
+One kernel computes all four kinds of convolution. With stride s, output pixel o and tap k, it reads the input at
 
     s·o - 1 + k       a convolution, or the gradient of a transposed one          ("forward" gather)
-    (o + 1 - k) / s   a transposed convolution, or the gradient of a convolution  ("backward" gather; where whole)
+    (o + 1 - k) / s   a transposed convolution, or the gradient of a convolution  ("backward" gather; only whole
+    numbers)
 
-Partial sums are written apart and added in a fixed order: the same input gives the same bits.
+Partial sums are stored separately and added in a fixed order, so that the same input gives the same bits.
 """
 
 import triton
@@ -17,8 +19,8 @@ import triton.language as tl
 
 @triton.jit
 def begin(PDL: tl.constexpr):
-    """With PDL, programs come onto the GPU while the last of the kernel before them still run, and wait here for its
-    results."""
+    """With programmatic dependent launch (PDL), programs start while the last ones of the previous kernel still run,
+    and wait here for its results."""
     if PDL:
         tl.extra.cuda.gdc_launch_dependents()
         tl.extra.cuda.gdc_wait()
@@ -30,7 +32,7 @@ def finish(
     y_height, y_width, programs, C_OUT: tl.constexpr, PAD_OUT: tl.constexpr, BIASED: tl.constexpr,
     EPILOGUE: tl.constexpr,
 ):  # fmt: skip
-    """Write a tile of outputs, and what its EPILOGUE takes of it: see `convolve`."""
+    """Write a tile of outputs, and its sums for the EPILOGUE: see `convolve`."""
     co = tl.arange(0, PAD_OUT)
     if BIASED:
         out += tl.load(bias + co, mask=co < C_OUT, other=0.0)[None, :]
@@ -67,7 +69,7 @@ def convolve(
     program = tl.program_id(0)
     m = program * ROWS + tl.arange(0, ROWS)
     parity_y, parity_x = 0, 0
-    if BACKWARD and STRIDE == 2:  # pixels of one parity need the same taps
+    if BACKWARD and STRIDE == 2:  # pixels of the same parity need the same taps
         parity_y, parity_x = tl.program_id(1) // 2, tl.program_id(1) % 2
         high, wide = (y_height + 1) // 2, (y_width + 1) // 2
         b, rest = m // (high * wide), m % (high * wide)
@@ -80,7 +82,7 @@ def convolve(
     here = (b < batch) & (oy < y_height) & (ox < y_width)
     ci, co = tl.arange(0, PAD_IN), tl.arange(0, PAD_OUT)
     out = tl.zeros((ROWS, PAD_OUT), dtype=tl.float32)
-    if C_IN == 1:  # all taps at once, in the place of channels
+    if C_IN == 1:  # all taps at once, as if they were channels
         tap = tl.arange(0, PAD_IN)
         if BACKWARD:
             ty, tx = oy[:, None] + 1 - tap[None, :] // 3, ox[:, None] + 1 - tap[None, :] % 3
@@ -236,7 +238,7 @@ def masked_sums(
     g, y, out, scale, shift, mean, rstd, partial, pixels, programs,
     C: tl.constexpr, PAD: tl.constexpr, ROWS: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """The "masked" epilogue alone, for a gradient that comes from elsewhere."""
+    """Only the "masked" epilogue, for a gradient computed by other kernels."""
     begin(PDL)
     m, c = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, PAD)
     at, there = m[:, None] * C + c[None, :], (m < pixels)[:, None] & (c < C)[None, :]
@@ -265,7 +267,7 @@ def total(row, length, BLOCK: tl.constexpr):
 
 @triton.jit
 def totals(first, second, length, BLOCK: tl.constexpr):
-    """Of two rows at once."""
+    """`total` of two rows at once."""
     i, start = tl.arange(0, BLOCK), 0
     a, b = tl.zeros((BLOCK,), tl.float32), tl.zeros((BLOCK,), tl.float32)
     while start < length:
@@ -283,7 +285,7 @@ def fold_statistics(
     """Batch norm's statistics from the partial sums, one program a channel: relu(bn(y)) = relu(scale·y + shift)."""
     begin(PDL)
     c = tl.program_id(0)
-    g, shifted = tl.load(gamma + c), tl.load(beta + c)  # before the sums, so that nothing is waited for after them
+    g, shifted = tl.load(gamma + c), tl.load(beta + c)  # loaded before the sums, to hide the latency
     old_mean, old_var, count = tl.load(running_mean + c), tl.load(running_var + c), tl.load(batches)
     first, second = totals(partial + c * programs, partial + (C + c) * programs, programs, BLOCK)
     average = first / pixels
@@ -325,7 +327,7 @@ def affine(
     g, y, out, by_gradient, by_value, constant, count,
     C: tl.constexpr, RELU: tl.constexpr, BOTH: tl.constexpr, BLOCK: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """out = by_value·y + constant (+ by_gradient·g), through a ReLU where wanted; all per channel."""
+    """out = by_value·y + constant (+ by_gradient·g) per channel, followed by a ReLU if RELU is set."""
     begin(PDL)
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     c = i % C
@@ -368,7 +370,7 @@ def weight_gradient(
         if NORMED == "fixed":
             f = tl.where(there, tl.maximum(f.to(tl.float32) * factor + offset, 0.0), 0.0).to(fixed.dtype.element_ty)
         f = tl.trans(f)
-        if C_MOVED == 1:  # all taps at once, in the place of channels
+        if C_MOVED == 1:  # all taps at once, as if they were channels
             ty, tx = (py * STRIDE - 1)[:, None] + cm[None, :] // 3, (px * STRIDE - 1)[:, None] + cm[None, :] % 3
             seen = (b < batch)[:, None] & (cm < 9)[None, :]
             seen &= (ty >= 0) & (ty < moved_height) & (tx >= 0) & (tx < moved_width)
@@ -411,7 +413,7 @@ def fold_weights(
     partial, gradient, chunks, count, stride_fixed, stride_moved, stride_tap,
     C_FIXED: tl.constexpr, C_MOVED: tl.constexpr, BLOCK: tl.constexpr, DEEP: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """Add up the chunks of `weight_gradient`, into the weight's own order."""
+    """Add up the chunks of `weight_gradient`, in the memory order of the weight."""
     begin(PDL)
     i, j = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK), tl.arange(0, DEEP)
     sums = tl.zeros((DEEP, BLOCK), tl.float32)

@@ -62,7 +62,7 @@ def can_rehearse() -> bool:
 def rehearsal() -> Iterator[None]:
     """A context in which kernels are not launched but collected; at its end those that are not in Triton's cache are
     compiled by several processes. Compiling them one by one at their first launch takes five times as long."""
-    from triton import knobs  # not in old versions: `can_rehearse`
+    from triton import knobs  # missing in old versions
 
     global _rehearsing
     found: dict[str, None] = {}
@@ -100,7 +100,7 @@ def _compile(specializations: list[str]) -> None:
         "kernels": [sorted(specializations)[first::count] for first in range(count)],
     }
     environment = {**os.environ, "TRITON_CACHE_DIR": knobs.cache.dir}
-    with contextlib.suppress(OSError):  # a kernel that is not compiled here is at its first launch, with its error
+    with contextlib.suppress(OSError):  # a kernel that fails here fails again at its launch
         made = subprocess.run(command, input=json.dumps(task), env=environment, stderr=subprocess.DEVNULL, text=True)
         if made.returncode == 0:
             done.put(b"", "compiled")

@@ -8,7 +8,7 @@ from torch import Tensor
 from ...nn.autoencoders import base
 from .launch import launch, takes_kernels
 
-BLOCK = 1024  # values a program works on
+BLOCK = 1024  # values per program of the kernel
 
 
 def squared_error(y: Tensor, target: Tensor, sigmoid: bool) -> Tensor:

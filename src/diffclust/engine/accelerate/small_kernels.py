@@ -1,4 +1,4 @@
-"""Triton kernels for what comes around the layers, each in the place of several of PyTorch's."""
+"""Triton kernels for the operations around the layers, each of which replaces several kernels of PyTorch."""
 
 import triton
 import triton.language as tl
@@ -20,8 +20,8 @@ def adadelta(
     BLOCK: tl.constexpr,
     PDL: tl.constexpr,
 ):
-    """Both moments brought up to date, each number read and written once. MOVES: and the parameter moved; else the step
-    takes the gradient's place."""
+    """Update both moments, with each number read and written once. MOVES: also update the parameter; otherwise the step
+    overwrites the gradient."""
     begin(PDL)
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     here = i < count
@@ -51,8 +51,8 @@ def rectified_gradient(
     COLUMNS: tl.constexpr,
     PDL: tl.constexpr,
 ):
-    """out = scale · gradient where y is positive, else 0, and its sums over the rows. Without RELU the sums alone, of
-    the gradient as it is."""
+    """out = scale · gradient if y > 0, otherwise 0, and its sums over the rows. Without RELU only the sums of the
+    gradient."""
     begin(PDL)
     c = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
     summed = tl.zeros((ROWS, COLUMNS), tl.float32)
@@ -72,7 +72,7 @@ def rectified_gradient(
 
 @triton.jit
 def unit_rows(x, out, inverse, rows, columns, eps, ROWS: tl.constexpr, COLUMNS: tl.constexpr, PDL: tl.constexpr):
-    """out = x / max(|x|, eps) for each row, and what it was multiplied by."""
+    """out = x / max(|x|, eps) for each row, and that factor."""
     begin(PDL)
     r, c = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, COLUMNS)
     at, here = r[:, None] * columns + c[None, :], (r < rows)[:, None] & (c < columns)[None, :]
@@ -86,7 +86,7 @@ def unit_rows(x, out, inverse, rows, columns, eps, ROWS: tl.constexpr, COLUMNS: 
 def unit_rows_gradient(
     g, y, inverse, out, rows, columns, eps, ROWS: tl.constexpr, COLUMNS: tl.constexpr, PDL: tl.constexpr
 ):
-    """(g - y (y·g)) / |x|, where y = x / |x|; g / eps where |x| is no more than that."""
+    """(g - y (y·g)) / |x|, where y = x / |x|; g / eps if |x| <= eps."""
     begin(PDL)
     r, c = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, COLUMNS)
     at, here = r[:, None] * columns + c[None, :], (r < rows)[:, None] & (c < columns)[None, :]
@@ -100,7 +100,7 @@ def unit_rows_gradient(
 def sphere_step(
     weight, pull, mass, step, rows, columns, length, eps, ROWS: tl.constexpr, COLUMNS: tl.constexpr, PDL: tl.constexpr
 ):
-    """Each row of the weights a step of constant length towards its pull, and back onto the sphere."""
+    """Move each row of the weights by a step of constant length towards its pull, and project it onto the sphere."""
     begin(PDL)
     r, c = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, COLUMNS)
     at, here = r[:, None] * columns + c[None, :], (r < rows)[:, None] & (c < columns)[None, :]
@@ -145,7 +145,7 @@ def nearest_gradient(
     g, z, weight, owner, out, rows, columns, inverse_alpha, factor,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """By z: g · factor / rows · (2 z - W_owner / α)."""
+    """The gradient with respect to z: g · factor / rows · (2 z - W_owner / α)."""
     begin(PDL)
     r, c = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, COLUMNS)
     at, here = r[:, None] * columns + c[None, :], (r < rows)[:, None] & (c < columns)[None, :]
@@ -191,14 +191,14 @@ def squared_error(y, target, partial, count, SIGMOID: tl.constexpr, BLOCK: tl.co
 
 @triton.jit
 def fold_mean(partial, out, programs, count, BLOCK: tl.constexpr, PDL: tl.constexpr):
-    """The sum of all partial sums, over the count."""
+    """The sum of all partial sums, divided by the count."""
     begin(PDL)
     tl.store(out, total(partial, programs, BLOCK) / count)
 
 
 @triton.jit
 def squared_error_gradient(y, target, g, out, count, SIGMOID: tl.constexpr, BLOCK: tl.constexpr, PDL: tl.constexpr):
-    """Of the mean, times g."""
+    """The gradient of the mean squared error, times g."""
     begin(PDL)
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     value = tl.load(y + i, mask=i < count, other=0.0).to(tl.float32)

@@ -21,7 +21,7 @@ from ..runtime import Randomness, autocast
 Members = Sequence[tuple[Phase, Randomness]]
 
 # hooks that run for each model of a stack separately, so that `stack_key` need not cover them
-BESIDE_THE_LOSS = {
+HOOKS_PER_MODEL = {
     "prepare", "lr_factor", "extra_metrics", "refresh", "reconstruct", "before_training", "before_epoch",
     "after_backward", "after_step", "after_epoch", "after_training", "training_state", "load_training_state",
     "freeze_centers",
@@ -45,7 +45,7 @@ def _inherits_stack_key(model: Trainable) -> bool:
     cover what it depends on."""
     subclasses = itertools.takewhile(lambda cls: "stack_key" not in vars(cls), type(model).__mro__)
     defined = {name for cls in subclasses for name in vars(cls) if not name.startswith(("__", "_abc_"))}
-    return bool(defined - BESIDE_THE_LOSS)
+    return bool(defined - HOOKS_PER_MODEL)
 
 
 class _Loss(nn.Module):
@@ -94,7 +94,7 @@ class Stack:
             objective = torch.stack(list(losses.values())).sum()
         wanted = {name: weight for name, weight in self.weights.items() if weight.requires_grad}
         gradients: Sequence[Tensor | None] = [None] * len(wanted)
-        if objective.requires_grad or not first.model.frozen_parts:  # else nothing is left to learn
+        if objective.requires_grad or not first.model.frozen_parts:  # otherwise there is nothing to train
             gradients = torch.autograd.grad(objective, list(wanted.values()), allow_unused=True)
         # in the memory layout of the weights, as fused optimisers require
         known = {name: g.contiguous() for name, g in zip(wanted, gradients, strict=True) if g is not None}

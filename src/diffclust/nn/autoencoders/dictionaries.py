@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from .base import Autoencoder, Output
 from .images import image_shape
 
-SAME = 1e-5  # a cosine this close to one is the same row
+EQUAL_ROWS = 1e-5  # a cosine this close to one is the same row
 
 
 class RowDictionary(Autoencoder):
@@ -39,7 +39,7 @@ class RowDictionary(Autoencoder):
     def others(self, x: Tensor) -> Tensor:
         """One for the atoms that a sample of length one may use, zero for atoms equal to the sample: (b, atoms)."""
         with torch.autocast(x.device.type, enabled=False):  # in bf16 a cosine of one would be too inexact
-            return ((x.flatten(1) @ self.atoms.T).abs() < 1 - SAME).to(x.dtype)
+            return ((x.flatten(1) @ self.atoms.T).abs() < 1 - EQUAL_ROWS).to(x.dtype)
 
 
 class ConvDictionary(Autoencoder):
