@@ -6,24 +6,29 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
 
+from measured import cost, cost_ratios
 from rows import AS_THEY_ARE  # benchmarks/rows.py
 
 NEAR = 1.0  # points of accuracy within which the simpler choice is as good
 KMEANS, UMAP, HDBSCAN, TELL, SSCNET = "k-means", "UMAP + k-means", "UMAP + HDBSCAN", "TELL", "SSCNet"
 SIMPLEST_FIRST = (KMEANS, TELL, UMAP, SSCNET)
+TIMED = (KMEANS, UMAP, TELL)  # in the runs of rows.csv; of others there are too few to leave out what each has first
 Runs = list[dict[str, str]]
 
 
 @dataclass(frozen=True)
 class Measured:
-    """One method on one set: mean accuracy, and over how many seeds. Seconds were not measured side by side."""
+    """One method on one set: mean accuracy, over how many seeds, and the least seconds of a fit, as the first one in a
+    process imports and compiles; None where they were not measured in the same way as those of the others."""
 
     accuracy: float
     seeds: int
+    seconds: float | None = None
 
     @classmethod
-    def of(cls, runs: Runs) -> "Measured":
-        return cls(mean(float(run["acc"]) for run in runs), len(runs))
+    def of(cls, runs: Runs, timed: bool = False) -> "Measured":
+        seconds = min(float(run["seconds"]) for run in runs) if timed else None
+        return cls(mean(float(run["acc"]) for run in runs), len(runs), seconds)
 
 
 KINDS = {
@@ -75,16 +80,18 @@ def page(head: str, results: Path) -> str:
         taken = Counter(choice(found[name]) for name in sets)
         common = [name for name in sets if UMAP in found[name] and TELL in found[name]]
         known = common or [name for name in sets if TELL in found[name]]
-        cells = [
-            f"{mean(found[name][method].accuracy for name in known):.1f}"
-            if all(method in found[n] for n in known)
-            else ""
-            for method in (KMEANS, UMAP, TELL)
-        ]
+        cells = [summary([found[name].get(method) for name in known]) for method in (KMEANS, UMAP, TELL)]
         best = ", ".join(f"{method} ({count})" for method, count in taken.most_common())
         short.append(f"| {kind} | {best} | {' | '.join(cells)} |")
         whole.append(f"### {kind.capitalize()}\n\n{table(sets, found)}")
-    marks = {"short": "\n".join(short), "whole": "\n\n".join(whole), "near": f"{NEAR:g}"}
+    low, high = cost_ratios(results)
+    marks = {
+        "short": "\n".join(short),
+        "whole": "\n\n".join(whole),
+        "near": f"{NEAR:g}",
+        "cost": cost(results, ""),
+        "ratios": f"{low:.1f} to {high:.1f}",
+    }
     for name, text in marks.items():
         head = head.replace("{{" + name + "}}", text)
     return head
@@ -105,8 +112,25 @@ def table(sets: dict[str, str], found: dict[str, dict[str, Measured]]) -> str:
     return "\n".join(lines)
 
 
+def summary(measured: list[Measured | None]) -> str:
+    """Means over the sets of a kind."""
+    known = [each for each in measured if each is not None]
+    if len(known) < len(measured):
+        return ""
+    seconds = [each.seconds for each in known if each.seconds is not None]
+    time = f", {duration(mean(seconds))}" if seconds else ""
+    return f"{mean(each.accuracy for each in known):.1f}{time}"
+
+
 def cell(measured: Measured | None) -> str:
-    return f"{measured.accuracy:.1f} ({measured.seeds})" if measured else ""
+    if measured is None:
+        return ""
+    time = "" if measured.seconds is None else f", {duration(measured.seconds)}"
+    return f"{measured.accuracy:.1f} ({measured.seeds}){time}"
+
+
+def duration(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s" if seconds >= 0.1 else "< 0.1 s"
 
 
 def read(path: Path) -> Runs:
@@ -117,7 +141,9 @@ def read(path: Path) -> Runs:
 def on_rows(results: Path) -> dict[str, dict[str, Measured]]:
     """k-means and UMAP in the scaling that is usual for the kind of data."""
     groups: dict[tuple[str, str], Runs] = defaultdict(list)
-    for run in [*read(results / "rows.csv"), *read(results / "rows_more.csv")]:
+    timed = read(results / "rows.csv")
+    sets = {run["data"] for run in timed}
+    for run in [*timed, *read(results / "rows_more.csv")]:
         if not run["new_acc"]:
             groups[run["data"], run["method"]].append(run)
     found: dict[str, dict[str, Measured]] = defaultdict(dict)
@@ -125,7 +151,9 @@ def on_rows(results: Path) -> dict[str, dict[str, Measured]]:
         scaled = "" if data in AS_THEY_ARE else ", standardised"
         names = {KMEANS: KMEANS + scaled, UMAP: UMAP + scaled, HDBSCAN: HDBSCAN, TELL: TELL}
         chosen = {method: groups[data, name] for method, name in names.items()}
-        found[data] = {method: Measured.of(runs) for method, runs in chosen.items() if runs}
+        found[data] = {
+            method: Measured.of(runs, method in TIMED and data in sets) for method, runs in chosen.items() if runs
+        }
     return found
 
 

@@ -147,7 +147,14 @@ def cost(results: Path, _: str) -> str:
     places = {KMEANS: 2, TELL: 1, UMAP: 1}
     cells = [[method, *(f"{float(run[method]):.{n}f}" for run in runs)] for method, n in places.items()]
     names = [name if " x " in (name := run["data"]) else f"{name}, {run['rows']} x {run['columns']}" for run in runs]
-    return table(["", *names], cells)
+    ratios = [f"{float(run[TELL]) / float(run[UMAP]):.1f}" for run in runs]
+    return table(["", *names], [*cells, [f"{TELL}, times {UMAP}", *ratios]])
+
+
+def cost_ratios(results: Path) -> tuple[float, float]:
+    """The least and the most time of TELL, in times of UMAP + k-means."""
+    found = [float(run[TELL]) / float(run[UMAP]) for run in lines_of(results / "rows_cost.csv")]
+    return min(found), max(found)
 
 
 def fallback(results: Path, what: str) -> str:

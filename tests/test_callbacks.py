@@ -1,3 +1,7 @@
+import sys
+import xml.etree.ElementTree as ET
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -15,6 +19,7 @@ from diffclust.callbacks import (
 )
 from diffclust.engine.phase import Progress
 from diffclust.methods.tell import TELLModel
+from diffclust.notebook_bar import NotebookBar
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
@@ -273,3 +278,71 @@ def test_the_estimate_stays_beside_the_bar():
         assert phase.fields["said"] == "5/10  loss 1"
     finally:
         bar.stop()
+
+
+class Kernel:
+    """A faked notebook: what its cell shows now, and how often it was drawn."""
+
+    def __init__(self):
+        self.kernel, self.shown, self.drawings = object(), None, 0
+
+    def display(self, content, raw, display_id):
+        assert raw
+        assert display_id
+        self.update(content, raw)
+        return self
+
+    def update(self, content, raw):
+        self.shown, self.drawings = content, self.drawings + 1
+
+
+@pytest.fixture
+def notebook(monkeypatch):
+    kernel = Kernel()
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: kernel))
+    monkeypatch.setitem(sys.modules, "IPython.display", SimpleNamespace(display=kernel.display))
+    return kernel
+
+
+def test_a_notebook_has_its_bar_in_the_cell(notebook, blobs, capsys):
+    TELL(3, n_init=2, pretrain_epochs=4, epochs=3, random_state=0, verbose=True, device="cpu").fit(blobs[0])
+    assert capsys.readouterr() == ("", "")
+    rows = ET.fromstring(notebook.shown["text/html"]).findall("tr")
+    names = ["training", "pretraining 1/2", "clustering 1/2", "pretraining 2/2", "clustering 2/2"]
+    assert sorted(row[0].text.partition(",")[0] for row in rows) == sorted(names)
+    assert rows[0][0].text.startswith("training, about ")
+    for row in rows:
+        (bar,) = row[1]
+        assert bar.get("value") == bar.get("max")
+        assert bar.get("aria-label") == row[0].text
+    assert rows[0][2].text is None  # there is no time left
+    epochs = [row[2].text.split()[0] for row in rows[1:]]
+    assert sorted(epochs) == ["3/3", "3/3", "4/4", "4/4"]
+    assert "clustering 2/2 100 %  3/3" in notebook.shown["text/plain"]
+
+
+def test_a_notebook_is_not_drawn_after_every_step(notebook):
+    clock = Clock()
+    bar = NotebookBar(clock)
+    task = bar.add_task("<i>phase</i>", total=100)
+    bar.start()
+    for epoch in range(100):
+        clock.now += 0.01
+        bar.update(task, completed=epoch + 1)
+    assert notebook.drawings <= 7
+    bar.stop()
+    assert "100 %" in notebook.shown["text/plain"]
+    assert "&lt;i&gt;" in notebook.shown["text/html"]
+
+
+def test_a_terminal_has_its_own(notebook, blobs, capsys):
+    notebook.kernel = None  # IPython in a terminal
+    TELL(3, pretrain_epochs=1, epochs=1, random_state=0, verbose=True, device="cpu").fit(blobs[0])
+    assert notebook.shown is None
+    assert "clustering" in capsys.readouterr().err
+
+
+def test_a_fit_that_is_not_verbose_shows_nothing(notebook, blobs, capsys):
+    TELL(3, pretrain_epochs=1, epochs=1, random_state=0, device="cpu").fit(blobs[0])
+    assert notebook.shown is None
+    assert capsys.readouterr() == ("", "")

@@ -230,6 +230,24 @@ def test_the_simplest_choice_within_a_point(page_writers):
     assert choice(kmeans=70, tell=60, hdbscan=99) == "k-means"  # which finds another number of clusters
 
 
+def test_seconds_beside_the_accuracy(page_writers):
+    choose, results = page_writers["choose"], ROOT / "benchmarks" / "results"
+    runs = pd.read_csv(results / "rows.csv")
+    mine = runs[(runs.data == "letter") & runs.new_acc.isna()]
+    found = choose.on_rows(results)
+    for method, name in (("TELL", "TELL"), ("UMAP + k-means", "UMAP + k-means, standardised")):
+        assert found["letter"][method].seconds == mine[mine.method == name].seconds.min()
+    assert found["letter"]["UMAP + HDBSCAN"].seconds is None
+    assert {each.seconds for each in found["pendigits"].values()} == {None}  # not timed in the same way
+    assert [choose.duration(seconds) for seconds in (0.04, 1.26, 18.8)] == ["< 0.1 s", "1.3 s", "19 s"]
+    measured = [choose.Measured(80, 5, 2.0), choose.Measured(90, 5, 4.0), choose.Measured(70, 3)]
+    assert choose.summary(measured) == "80.0, 3.0 s"
+    assert choose.summary([*measured, None]) == ""
+    cost = pd.read_csv(results / "rows_cost.csv")
+    ratios = cost["TELL"] / cost["UMAP + k-means"]
+    assert page_writers["measured"].cost_ratios(results) == pytest.approx((ratios.min(), ratios.max()))
+
+
 def test_verdicts(page_writers):
     papers = page_writers["papers"]
     near, far = papers.Reading("near", [89.0, 90.0], {}), papers.Reading("far", [50.0, 60.0], {"balance": 60.0})
@@ -321,7 +339,7 @@ def test_the_pages_have_the_recorded_figures(page_writers):
     assert "| **run in part**: 20,000 of 60,000 images; another network of ours reaches it: " in papers
     assert papers.count("**not run**") + papers.count("**holds") + papers.count("**does not hold**") > 60
     choose = page_writers["choose"].page((DOCS / "choose.head.md").read_text(), results)
-    assert "| breast cancer, 569 x 30 | 90.7 (5)" in choose
+    assert "| breast cancer, 569 x 30 | 90.7 (5), < 0.1 s |" in choose
     letter = page_writers["letter"].page((DOCS / "letter.head.md").read_text(), results)
     assert "| literal | 20.0 ± 3.3 |" in letter
     assert letter.count("|---") > 20

@@ -17,6 +17,7 @@ from .engine.model import ClusterModel
 from .engine.overclustering import OVERCLUSTERING
 from .engine.phase import Callback, Progress
 from .metrics import accuracy, ari, nmi
+from .notebook_bar import NotebookBar, in_notebook
 
 __all__ = [
     "Evaluate",
@@ -266,22 +267,22 @@ def duration(seconds: float) -> str:
     return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60} min"
 
 
+def terminal_bar() -> Any:
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn
+
+    columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[said]}")
+    return Progress(*columns, console=Console(stderr=True))
+
+
 class ProgressBar:
-    """Epoch and losses of each phase, and the time left; shown if `verbose` is set. The estimate of the total time
-    after the first epoch stays visible."""
+    """Epoch and losses of each phase, and the time left; shown if `verbose` is set, in a terminal or in the cell of a
+    notebook. The estimate of the total time after the first epoch stays visible."""
 
     def __init__(self, plan: Mapping[str, int], n_runs: int) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn
-
         self.n_runs, self.time_left = n_runs, TimeLeft(plan, n_runs)
         self.tasks: dict[tuple[int, str], Any] = {}
-        self.bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TextColumn("{task.fields[said]}"),
-            console=Console(stderr=True),
-        )
+        self.bar: Any = NotebookBar() if in_notebook() else terminal_bar()
         self.whole = self.bar.add_task("training", total=1.0, said="")
         self.bar.start()
 
@@ -296,7 +297,9 @@ class ProgressBar:
         losses = "  ".join(f"{key} {value:.4g}" for key, value in progress.losses.items())
         epoch = progress.epoch + 1
         self.bar.update(self.tasks[line], completed=epoch, said=f"{epoch}/{progress.epochs}  {losses}")
-        self.bar.update(self.whole, completed=self.time_left.share, said=f"{left} left")
+        self.bar.update(
+            self.whole, completed=self.time_left.share, said=f"{left} left" if self.time_left.share < 1 else ""
+        )
 
     def stop(self) -> None:
         self.bar.stop()

@@ -1,13 +1,16 @@
 """Plots hold the numbers they claim to show."""
 
 import sys
+from html import escape
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from diffclust import TELL, KMeansNet, metrics
+from diffclust import TELL, KMeansNet, compare_models, metrics
 from diffclust.callbacks import TrainingRecord
+from diffclust.report.density import density_of
+from diffclust.report.layout import spread_out
 
 pytest.importorskip("plotly", reason="plotly is not installed: nothing to plot with")
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -49,6 +52,103 @@ def test_embedding(model, digits):
         plot.embedding(model, X, captions=["a"])
     with pytest.raises(ValueError, match="color='size' should be"):
         plot.embedding(model, X, color="size", layout="PCA")
+
+
+def test_the_shade_is_that_of_the_report(model, digits, tmp_path):
+    X, _ = digits
+    figure = plot.embedding(model, X, layout="PCA", sample=40)
+    shade = figure.data[-1]
+    assert shade.type == "contour"
+    assert sum(len(trace.x) for trace in figure.data[:-1]) == 40
+    rows = np.linspace(0, 79, 40).astype(int)
+    z = model.transform(X)
+    assert np.array_equal(shade.z, density_of(z, rows, spread_out(z[rows], "PCA")).sparser)
+    assert all(trace.type == "scatter" for trace in plot.embedding(model, X, layout="PCA").data)
+
+
+def test_stability(digits, model):
+    X, _ = digits
+    restarted = TELL(4, n_init=3, pretrain_epochs=1, epochs=1, random_state=0, device="cpu").fit(X)
+    (bars,) = plot.stability(restarted).data
+    assert np.allclose(bars.x, restarted.stability_)
+    assert list(bars.y) == [f"cluster {j}" for j in range(4)]
+    steady = plot.embedding(restarted, X, layout="PCA", color="stability")
+    assert np.allclose(steady.data[0].marker.color, restarted.row_stability_)
+    with pytest.raises(AttributeError, match="n_init > 1"):
+        plot.stability(model)
+    with pytest.raises(ValueError, match="n_init > 1"):
+        plot.embedding(model, X, layout="PCA", color="stability")
+
+
+def test_the_tree(table, digits):
+    figure = plot.tree(table)
+    assert sorted(max(line.y) for line in figure.data) == pytest.approx(sorted(table.hierarchy_[:, 2]))
+    leaves = dict(zip(figure.layout.xaxis.ticktext, figure.layout.xaxis.tickvals, strict=True))
+    a, b = table.hierarchy_[0, :2].astype(int)  # the first merge stands on its two clusters
+    lowest = min(figure.data, key=lambda line: max(line.y))
+    assert {lowest.x[0], lowest.x[-1]} == {leaves[f"cluster {a}"], leaves[f"cluster {b}"]}
+    with pytest.raises(ValueError, match="no tree"):
+        plot.tree(TELL(1, network="identity", epochs=1, random_state=0).fit(np.eye(5, dtype=np.float32)))
+
+
+def test_the_number_of_clusters(blobs, table):
+    found = TELL("auto", max_clusters=5, pretrain_epochs=2, epochs=2, random_state=0, device="cpu").fit(blobs[0])
+    said = found.diagnostics_["number"]
+    score, silhouette, agreement = plot.number_of_clusters(found).data
+    assert list(score.x) == said["candidates"]
+    for line, name in ((score, "scores"), (silhouette, "silhouettes"), (agreement, "agreements")):
+        assert list(line.y) == said[name]
+    mark = plot.number_of_clusters(found).layout.shapes[0]
+    assert mark.x0 == said["candidates"][int(np.argmax(said["scores"]))]
+    with pytest.raises(ValueError, match="not chosen"):
+        plot.number_of_clusters(table)
+
+
+def test_distributions(table, frame):
+    figure = plot.distributions(table, frame, 1, n=2, columns=2)
+    whole, own = figure.data[:2]
+    names = [name for name, _ in table.explain_cluster(1, frame).features[:2]]
+    assert [title.text for title in figure.layout.annotations] == [escape(name) for name in names]
+    values = frame[names[0]].to_numpy()
+    low, high = np.quantile(values, [0.005, 0.995])
+    for bars, rows in ((whole, values), (own, values[table.labels_ == 1])):
+        counts, _ = np.histogram(np.clip(rows, low, high), bins=20, range=(low, high))
+        assert np.allclose(bars.y, counts / len(rows), atol=1.5 / len(rows))  # a value on an edge may go either way
+    assert len(figure.data) == 4
+    with pytest.raises(ValueError, match="from 0 to 2"):
+        plot.distributions(table, frame, 3)
+
+
+def test_distributions_need_columns(model, digits):
+    with pytest.raises(ValueError, match="No column"):
+        plot.distributions(model, digits[0], 0)
+
+
+def test_flows_and_shares(table, frame):
+    other = TELL(2, network="identity", epochs=2, random_state=0).fit(frame)
+    found = compare_models(table, other, frame, names=("<old>", "new"))
+    (sankey,) = plot.flows(found).data
+    drawn = np.zeros_like(found.flows)
+    for i, j, n in zip(sankey.link.source, sankey.link.target, sankey.link.value, strict=True):
+        drawn[i, j - 3] = n
+    assert np.array_equal(drawn, found.flows)
+    assert list(sankey.node.label) == ["&lt;old&gt;: 0", "&lt;old&gt;: 1", "&lt;old&gt;: 2", "new: 0", "new: 1"]
+    for pair in found.pairs:
+        if pair.before is not None and pair.after is not None:
+            assert sankey.node.color[pair.before] == sankey.node.color[3 + pair.after]
+    before, after = plot.shares(found).data
+    assert list(before.x) == [pair.shares[0] for pair in found.pairs]
+    assert list(after.x) == [pair.shares[1] for pair in found.pairs]
+    assert sum(before.x) == pytest.approx(1)
+
+
+def test_changes_beyond_chance_have_a_star(table, frame):
+    found = compare_models(table, table, frame, frame[table.labels_ != 0])
+    stars = [name.endswith("*") for name in plot.shares(found).data[0].y]
+    assert stars == [bool(pair.drifted) for pair in found.pairs]
+    assert any(stars)
+    with pytest.raises(ValueError, match="see `shares`"):
+        plot.flows(found)
 
 
 def test_centers(model, table):

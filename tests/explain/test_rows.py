@@ -248,8 +248,56 @@ def test_what_has_many_kinks_is_not_given_up():
 
     found = integrated_gradients(zigzag, torch.ones(5, 1).double(), torch.zeros(5, 1).double())
     assert sum(seen) > 5 * 1500  # more than what is given up costs
-    assert found.error.max() <= 0.005
-    assert torch.allclose(found.values, torch.full((5, 1), 0.5).double(), rtol=0.0051)
+    assert torch.equal(found.stopped, found.error > 0.005)
+    assert found.stopped.sum() <= 1
+    assert found.error.max() <= 0.01
+    assert torch.allclose(found.values, torch.full((5, 1), 0.5).double(), rtol=0.011)
+
+
+def test_a_row_has_a_limited_number_of_points_and_says_when_they_run_short():
+    """Thousands of ups and downs, more than panels; and one steep rise: each row on its own."""
+    draw = torch.Generator().manual_seed(0)
+    at, bends = torch.rand(3000, generator=draw).double(), torch.randn(3000, generator=draw).double()
+    down = (bends * (1 - at)).sum() - 0.02
+    points = torch.zeros(3, dtype=torch.long)
+
+    def target(s, i):
+        points.index_add_(0, i, torch.ones_like(i))
+        rough = (bends * torch.relu(s - at)).sum(1) - down * s[:, 0]
+        return torch.where(i == 1, torch.sigmoid((s[:, 0] - 0.3) / 1e-3), rough)
+
+    ways = torch.ones(3, 1).double(), torch.zeros(3, 1).double()
+    found = integrated_gradients(target, *ways)
+    assert found.stopped.tolist() == [True, False, True]
+    assert found.error[1] <= 0.005 < found.error[0]
+    assert 2000 < points[0] < 1.1 * gradients.MAX_POINTS
+    assert points[1] < 1000
+    assert torch.equal(integrated_gradients(target, *(way[:1] for way in ways)).values, found.values[:1])
+
+
+def test_points_that_run_short_go_where_most_is_missing(monkeypatch):
+    """A hundred slight kinks and a steep rise."""
+    kinks = torch.linspace(0, 1, 101, dtype=torch.float64)[1:]
+
+    def target(s, i):
+        return torch.sigmoid((s[:, 0] - 0.717) / 1e-3) + 1e-3 * torch.relu(s - kinks).sum(1) - 0.9 * s[:, 0]
+
+    monkeypatch.setattr(gradients, "MAX_POINTS", 320)
+    found = integrated_gradients(target, torch.ones(1, 1).double(), torch.zeros(1, 1).double(), tolerance=1e-4)
+    assert found.error[0] < 0.01
+
+
+def test_an_explanation_says_that_its_integral_stopped(fitted, images, monkeypatch):
+    assert not any(e.stopped_early for e in fitted.explain(images[:5]))
+    monkeypatch.setattr(gradients, "MAX_POINTS", 16)
+    monkeypatch.setattr(gradients, "PANEL_POINTS", 1)
+    short = fitted.explain(images[:5])
+    assert any(e.stopped_early for e in short)
+    for e in short:
+        assert e.to_dict()["stopped_early"] is e.stopped_early is ("Integration stopped at its limit" in e.sentence)
+    pair = fitted.explain_pair(images[0], images[1])
+    assert pair.stopped_early
+    assert "Integration stopped" in pair.sentence
 
 
 def test_completeness_on_digits(explained):

@@ -3,12 +3,14 @@
 import numpy as np
 import pytest
 import torch
+from scipy.stats import spearmanr
 from sklearn.metrics import adjusted_mutual_info_score, silhouette_samples
 
 from diffclust.metrics import accuracy
 from diffclust.nn import n_clusters
 from diffclust.nn.n_clusters import (
     MIN_SILHOUETTE,
+    MIN_SURPLUS,
     NEXT_TO_BEST,
     VALLEY_WIDTH,
     Choice,
@@ -19,7 +21,9 @@ from diffclust.nn.n_clusters import (
     clearer,
     shared_information,
     silhouette,
+    surplus,
     valley,
+    without_clusters,
 )
 
 
@@ -69,12 +73,56 @@ def test_breadth_counts_directions() -> None:
 
 def test_agreement_on_broad_rows_is_evidence_without_a_valley(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(n_clusters, "VALLEY", 0.0)
+    monkeypatch.setattr(n_clusters, "SHALLOW_VALLEY", 0.0)
     torch.manual_seed(0)
     views = twice(6 * torch.eye(6).repeat_interleave(60, 0) + torch.randn(360, 6))
+    narrow, broad = torch.randn(360, 9), torch.randn(360, 20)
     assert choose_number(views, 10).n_clusters == 1
-    assert choose_number(views, 10, breadth=9.0).n_clusters == 1
-    assert choose_number(views, 10, breadth=12.0).n_clusters == 6
-    assert choose_number(views, 4, breadth=12.0).n_clusters == 1  # a few clusters are no evidence
+    assert choose_number(views, 10, rows=narrow).n_clusters == 1
+    assert choose_number(views, 10, rows=broad).n_clusters == 6
+    assert choose_number(views, 4, rows=broad).n_clusters == 1  # a few clusters are no evidence
+
+
+def test_a_surplus_of_agreement_is_evidence_where_the_valley_is_shallow(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    rows = 6 * torch.eye(6).repeat_interleave(60, 0) + torch.randn(360, 6)
+    monkeypatch.setattr(n_clusters, "VALLEY", 0.0)
+    assert choose_number(twice(rows), 10, rows=rows).n_clusters == 6
+    assert choose_number(twice(rows), 10, rows=torch.randn(360, 6)).n_clusters == 1
+    monkeypatch.setattr(n_clusters, "SHALLOW_VALLEY", 0.0)
+    assert choose_number(twice(rows), 10, rows=rows).n_clusters == 1
+
+
+@pytest.mark.parametrize("d", [2, 5, 20])
+def test_clouds_have_no_surplus(d: int) -> None:
+    torch.manual_seed(d)
+    clouds = {
+        "uniform": torch.rand(800, d),
+        "correlated": torch.randn(800, d) @ torch.randn(d, d),
+        "skewed": torch.randn(800, d).exp(),
+        "counts": torch.poisson(torch.full((800, d), 3.0)),
+        "one hot": torch.nn.functional.one_hot(torch.randint(4, (800, 3 + d))).flatten(1).float(),
+    }
+    found = {name: surplus(x, 28) for name, x in clouds.items()}
+    assert max(found.values()) < MIN_SURPLUS, found
+    assert surplus(clouds["uniform"][:8], 28) == 0  # too few rows to ask
+
+
+def test_clusters_in_many_columns_have_a_surplus() -> None:
+    torch.manual_seed(0)
+    centers = 4 * torch.randn(8, 20)
+    assert surplus(centers.repeat_interleave(100, 0) + torch.randn(800, 20), 28) > MIN_SURPLUS
+
+
+def test_rows_without_clusters_keep_columns_and_rank_correlations() -> None:
+    torch.manual_seed(0)
+    x = (torch.randn(3_000, 3) @ torch.randn(3, 4)).exp()
+    drawn = without_clusters(x)
+    assert torch.equal(drawn.sort(0).values, x.sort(0).values)
+    np.testing.assert_allclose(spearmanr(drawn).statistic, spearmanr(x).statistic, atol=0.06)
+    equal_values = (x > x.median(0).values).float()  # columns of two values
+    independent = without_clusters(torch.stack([equal_values[:, 0], equal_values[torch.randperm(3_000), 1]], 1))
+    assert abs(spearmanr(independent).statistic) < 0.06
 
 
 @pytest.mark.parametrize("draw", [torch.randn, torch.rand])
@@ -83,8 +131,8 @@ def test_broad_clouds_are_one_cluster(draw: object, d: int) -> None:
     torch.manual_seed(d)
     z = draw(800, d)  # type: ignore[operator]
     tilted = z @ torch.randn(d, 2 * d)
-    assert choose_number(twice(z), 12, breadth=breadth(z)).n_clusters == 1
-    assert choose_number(twice(tilted), 12, breadth=breadth(tilted)).n_clusters == 1
+    assert choose_number(twice(z), 12, rows=z).n_clusters == 1
+    assert choose_number(twice(tilted), 12, rows=tilted).n_clusters == 1
 
 
 def test_the_valley_between_two_clusters_is_counted_by_hand() -> None:

@@ -142,6 +142,15 @@ def test_whole_numbers_without_a_gap_count_the_rows():
     assert Column.infer("c", np.append(count, 100_001)).description == "number"
 
 
+def test_years_are_no_running_number():
+    years = np.arange(2001.0, 2021.0)
+    assert Column.infer("year", years).description == "number"
+    assert Column.infer("c", cells_of([*map(str, years.astype(int)), None])).kind == "number"
+    assert Column.infer("c", np.arange(2090.0, 2111.0)).why == "count"  # beyond all years
+    assert Column.infer("c", np.arange(1.0, 2001.0)).why == "count"
+    assert Column.infer("year_id", years).why == "all distinct"
+
+
 def test_whole_numbers_of_pandas_with_blanks():
     assert Column.infer("c", cells_of(pd.Series([10, None, 7], dtype="Int64"))).description == "number, 33 % missing"
 

@@ -235,6 +235,27 @@ def test_encodings_and_separators(tmp_path, encoding, separator):
     assert X["ort"].tolist() == ["Zürich", "Köln"]
 
 
+@pytest.mark.parametrize(
+    ("first", "below", "named"),
+    [
+        ("2001,2002,2003", ["{i},{i}.5,x{i}", "{i},,7"], True),
+        ("2010,2000,1990", ["{i},1995,{i}.5", "3,{i},9"], True),  # 1995 may be a value once
+        ("2001,2002,2003", ["20{i},{i}.5,{i}"], False),  # the first column is years
+        ("2001,2002,2003", ["20{i},20{i},", ",20{i}.0,NA"], False),
+        ("2001,1950,2003", ["{i}3,{i}.5,{i}"], False),  # in no order
+        ("2001,2002,2002", ["{i}3,{i}.5,{i}"], False),
+        ("2001,2002,2003", ["{i}3,{i},", "{i},{i},"], True),  # nothing in 2003 yet
+        ("1850,1990,2050", ["1{i}7,2{i}1,19{i}", "18{i},2{i}3,2{i}5", "18{i},3{i}3,20{i}"], False),
+    ],
+)
+def test_a_line_of_years_names_columns_of_other_things(tmp_path, reader, first, below, named):
+    lines = [first, *(below[i % len(below)].format(i=i) for i in range(10, 40))]
+    X = read(csv_file(tmp_path, "\n".join(lines) + "\n")).X
+    assert len(X) == 30 + (not named)
+    if hasattr(X, "columns"):
+        assert (list(X.columns) == first.split(",")) == named
+
+
 def test_words_without_pandas(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pandas", None)
     X = read(csv_file(tmp_path, "a,b\n1,red\n,blue\n")).X

@@ -27,7 +27,8 @@ class HierarchyMixin:
 
     @property
     def hierarchy_(self) -> np.ndarray:
-        """The tree of clusters by Ward linkage (k - 1, 4), in the format of scipy's `linkage` and `dendrogram`."""
+        """The tree of clusters by Ward linkage (k - 1, 4), as scipy's `linkage`, but the last column counts rows, not
+        clusters. `diffclust.plot.tree` draws it."""
         return ward_tree(self.cluster_centers_, np.asarray(self.diagnostics_["sizes"]))
 
     def cut(self, k: int, X: Any = None) -> Any:

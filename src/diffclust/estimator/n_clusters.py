@@ -16,16 +16,7 @@ from ..engine.restart import Restart
 from ..engine.rows import TensorRows
 from ..engine.runtime import choose_device, restart_seeds, seeded
 from ..nn.layout import extend_layout
-from ..nn.n_clusters import (
-    MIN_SILHOUETTE_OF_ROWS,
-    NEXT_TO_BEST,
-    UNDECIDED,
-    Choice,
-    View,
-    breadth,
-    choose_number,
-    clearer,
-)
+from ..nn.n_clusters import MIN_SILHOUETTE_OF_ROWS, NEXT_TO_BEST, UNDECIDED, Choice, View, choose_number, clearer
 from ..reading.inputs import UserInput
 from . import networks
 from .restarts import build_restarts
@@ -93,9 +84,9 @@ def _estimate(estimator: "PrototypeClusterer", given: UserInput) -> Choice:
             u = plain.map(networks.scaled_rows(plain).to(device).scaled)
             most = most_clusters(estimator, n)
             images = len(data.row_shape) == 3
-            strict, broad = (1.0, 0.0) if images else (NEXT_TO_BEST, breadth(u))
+            strict, rows = (1.0, None) if images else (NEXT_TO_BEST, u)
             return clearer(
-                choose_number((first, second), most, next_to_best=strict, breadth=broad),
+                choose_number((first, second), most, next_to_best=strict, rows=rows),
                 choose_number((View(u, halves[0]), View(u, halves[1])), most, MIN_SILHOUETTE_OF_ROWS),
             )
 

@@ -10,6 +10,7 @@ import torch
 from ..reading.inputs import Shape
 from ..reading.tables import Columns
 from . import words
+from .gradients import MAX_POINTS
 
 CAREFUL = 0.05  # an error worth a word
 
@@ -24,6 +25,7 @@ class Evidence:
             are integrated gradients from the origin, and the bias includes `contribution_error`, the share they miss.
         attributions: the quantity attributed to the input, in the shape of a row. `completeness_error` is the share
             they miss.
+        stopped_early: an integral of one of them needed more than the 4,096 points that a row may have.
     """
 
     contributions: np.ndarray
@@ -34,6 +36,7 @@ class Evidence:
     contribution_error: float
     attributions: np.ndarray | None
     completeness_error: float | None
+    stopped_early: bool
     feature_names: Sequence[str] | None  # of rows; pixels have none
     shape: Shape = field(repr=False)
     reading: Columns | None = field(default=None, repr=False)  # of a table
@@ -98,6 +101,8 @@ class Evidence:
         for name, error in (("contributions", self.contribution_error), ("attributions", self.completeness_error)):
             if error is not None and error > CAREFUL:
                 parts.append(f"The {name} miss {100 * error:.0f} % of the sum: use them with care.")
+        if self.stopped_early:
+            parts.append(f"Integration stopped at its limit of {MAX_POINTS:,} points.")
         return parts
 
     def pictures(self) -> list[str]:

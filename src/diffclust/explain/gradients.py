@@ -5,7 +5,8 @@
 The integral is a Gauss-Legendre sum over panels. In each of them the slopes must add up to what F gains from one end to
 the other. Where they do not, as F bends or jumps there, the panel is halved, as long as the whole equation is off by
 more than a tolerance and halving pays: where many panels miss no less than a quarter as many did, F is all rounding,
-and none of them is halved again. What is missing in the equation at last is the completeness error.
+and none of them is halved again. A row has at most MAX_POINTS points, of which at most half of those left are spent at
+a time, on the panels that miss most. What is missing in the equation at last is the completeness error.
 """
 
 from collections.abc import Callable
@@ -20,6 +21,7 @@ HALVINGS = 8  # of the whole way, at most
 ENOUGH_PANELS = (
     32  # panels of a row, which say together whether halving pays: with a kink or two it depends on where they lie
 )
+MAX_POINTS = 4096  # of a row
 TOLERANCE = 0.005  # completeness error with which a row is done
 CHUNK = 2048  # samples the network sees at a time
 
@@ -31,6 +33,7 @@ class Attribution(NamedTuple):
     start: Tensor  # F(x⁰), (n,)
     end: Tensor  # F(x), (n,)
     error: Tensor  # |Σ a - (F(x) - F(x⁰))| / |F(x) - F(x⁰)|, (n,)
+    stopped: Tensor  # the points ran short before the row was within the tolerance, (n,)
 
 
 def integrated_gradients(target: Target, x: Tensor, baseline: Tensor, tolerance: float = TOLERANCE) -> Attribution:
@@ -41,6 +44,8 @@ def integrated_gradients(target: Target, x: Tensor, baseline: Tensor, tolerance:
     allowed = tolerance * (end - start).abs().clamp_min(1e-12)
     values = torch.zeros_like(x, dtype=torch.float64)
     settled = torch.zeros_like(start)  # what is missing in the panels that are done with
+    stopped = torch.zeros_like(row, dtype=torch.bool)
+    panels_left = torch.full_like(row, MAX_POINTS // PANEL_POINTS - 1)  # that a row may still have
     off: list[Tensor] = []  # what is missing in all panels of a row, without signs, after each halving
     edges = torch.stack([torch.zeros_like(start), torch.ones_like(start), start, end])  # of panels: 0 <= t <= 1, and F
     for halvings in range(HALVINGS + 1):
@@ -51,9 +56,13 @@ def integrated_gradients(target: Target, x: Tensor, baseline: Tensor, tolerance:
         off.append(torch.zeros_like(start).index_add(0, row, missing.abs()))
         vain = (off[-1] >= off[-3:][0]) & (torch.bincount(row, minlength=len(x)) >= ENOUGH_PANELS)
         fine |= vain[row] | (halvings == HALVINGS)
+        beyond = ~fine & (_rank(row, torch.where(fine, 0.0, missing.abs())) >= panels_left[row] // 4)  # half makes two
+        stopped[row[beyond]] = True
+        fine |= beyond
         values.index_add_(0, row[fine], found[fine])
         settled.index_add_(0, row[fine], missing[fine])
         row, edges = row[~fine], edges[:, ~fine]
+        panels_left -= 2 * torch.bincount(row, minlength=len(x))
         if len(row) == 0:
             break
         left, right, low, high = edges
@@ -63,7 +72,19 @@ def integrated_gradients(target: Target, x: Tensor, baseline: Tensor, tolerance:
             [torch.stack([left, middle, low, between]), torch.stack([middle, right, between, high])], dim=1
         )
         row = row.repeat(2)
-    return Attribution(values, start, end, settled.abs() / (end - start).abs().clamp_min(1e-12))
+    stopped &= settled.abs() > allowed
+    return Attribution(values, start, end, settled.abs() / (end - start).abs().clamp_min(1e-12), stopped)
+
+
+def _rank(row: Tensor, missing: Tensor) -> Tensor:
+    """How many panels of the same row miss more, for each panel: (b,)."""
+    order = missing.argsort(descending=True, stable=True)
+    order = order[row[order].argsort(stable=True)]  # row by row, the worst panel first
+    counts = torch.bincount(row)
+    first = counts.cumsum(0) - counts
+    rank = torch.empty_like(row)
+    rank[order] = torch.arange(len(row), device=row.device) - first[row[order]]
+    return rank
 
 
 def _along(x: Tensor, baseline: Tensor, t: Tensor) -> Tensor:

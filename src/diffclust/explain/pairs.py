@@ -41,7 +41,7 @@ class PairExplanation(Evidence):
     fields_of_dict: ClassVar = (
         "clusters", "together", "together_probability", "distance", "distance_parts", "versus", "evidence",
         "contributions", "contribution_names", "bias", "exact", "contribution_error", "attributions",
-        "completeness_error", "sentence",
+        "completeness_error", "stopped_early", "sentence",
     )  # fmt: skip
 
     @property
@@ -87,11 +87,13 @@ def explain_pair(
     cluster = torch.full((2,), first, device=z.device)
     other = torch.full((2,), rival, device=z.device)
     margin = logits.margin(z, cluster, other).detach()
-    parts, bias, missed = contribute(logits, z, cluster, other, margin)
+    parts, bias, missed, stopped = contribute(logits, z, cluster, other, margin)
     sign = torch.tensor([1.0, 1.0 if together else -1.0], dtype=z.dtype, device=z.device)
     values = error = None
+    stopped_early = bool(stopped.any())
     if attributions and versus is not None:
-        values, error = _carry_back(subject, z, cluster, other, margin, baseline, together)
+        values, error, stopped_too = _carry_back(subject, z, cluster, other, margin, baseline, together)
+        stopped_early |= stopped_too
     return PairExplanation(
         clusters=(first, second),
         together=together,
@@ -108,6 +110,7 @@ def explain_pair(
         contribution_error=float(missed.max()),
         attributions=None if values is None else subject.restore(values),
         completeness_error=error,
+        stopped_early=stopped_early,
         feature_names=subject.feature_names,
         shape=subject.given.shape,
     )
@@ -137,17 +140,17 @@ def _carry_back(
     margin: Tensor,
     baseline: Baseline,
     together: bool,
-) -> tuple[Tensor, float]:
+) -> tuple[Tensor, float, bool]:
     """Together: what carries both margins. Apart: what changes on the straight way from b to a."""
     logits = subject.logits
     if together:
         both = attribute(subject, z, cluster, rival, margin, baseline)
-        return both.values.sum(0), float(both.error.max())
+        return both.values.sum(0), float(both.error.max()), bool(both.stopped.any())
     if logits.of_inputs and logits.linear is not None:
         weight, _ = logits.linear
-        return (weight[cluster[0]] - weight[rival[0]]) * (z[0] - z[1]), 0.0
+        return (weight[cluster[0]] - weight[rival[0]]) * (z[0] - z[1]), 0.0, False
     x = subject.data.take_checked(torch.arange(2, device=z.device))
     found = integrated_gradients(
         lambda samples, i: logits.margin(logits.embed(samples), cluster[i], rival[i]), x[:1], x[1:]
     )
-    return found.values[0], float(found.error[0])
+    return found.values[0], float(found.error[0]), bool(found.stopped[0])

@@ -48,7 +48,7 @@ class RowExplanation(Evidence):
     fields_of_dict: ClassVar = (
         "row", "cluster", "probability", "runner_up", "runner_up_probability", "margin", "contributions",
         "contribution_names", "bias", "exact", "contribution_error", "attributions", "baseline_margin",
-        "completeness_error", "sentence",
+        "completeness_error", "stopped_early", "sentence",
     )  # fmt: skip
 
     @property
@@ -109,8 +109,9 @@ def explain_subject(subject: "Subject", *, attributions: bool = True, baseline: 
     cluster = scores.argmax(1)
     rival = scores.scatter(1, cluster[:, None], -torch.inf).argmax(1) if k > 1 else cluster
     margin = (scores.gather(1, cluster[:, None]) - scores.gather(1, rival[:, None]))[:, 0]
-    contributions, bias, error = contribute(logits, z, cluster, rival, margin)
+    contributions, bias, error, stopped = contribute(logits, z, cluster, rival, margin)
     found = attribute(subject, z, cluster, rival, margin, baseline) if attributions and k > 1 else None
+    stopped = stopped if found is None else stopped | found.stopped
     names = subject.contribution_names(z.shape[1])
     explanations = Explanations()
     for i in range(len(data)):
@@ -131,6 +132,7 @@ def explain_subject(subject: "Subject", *, attributions: bool = True, baseline: 
                 attributions=None if found is None else subject.restore(found.values[i]),
                 baseline_margin=None if found is None else float(found.start[i]),
                 completeness_error=None if found is None else float(found.error[i]),
+                stopped_early=bool(stopped[i]),
                 feature_names=subject.feature_names,
                 sample=subject.estimator._as_given(data.take(torch.tensor([i], device=data.device)))[0].cpu().numpy(),
                 shape=subject.given.shape,
@@ -228,15 +230,17 @@ def names_of(estimator: Any, given: Sequence[str] | None) -> list[str] | None:
 
 def contribute(
     logits: Logits, z: Tensor, cluster: Tensor, rival: Tensor, margin: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Contributions (n, d), bias (n,) and what the contributions miss (n,), in float64."""
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Contributions (n, d), bias (n,), what the contributions miss (n,), in float64, and whether they stopped early."""
     if logits.linear is not None:
         weight, b = logits.linear
-        return (weight[cluster] - weight[rival]) * z, b[cluster] - b[rival], torch.zeros_like(margin)
+        values, bias = (weight[cluster] - weight[rival]) * z, b[cluster] - b[rival]
+        return values, bias, torch.zeros_like(margin), torch.zeros_like(cluster, dtype=torch.bool)
     found = integrated_gradients(
         lambda part, rows: logits.margin(part, cluster[rows], rival[rows]), z, torch.zeros_like(z)
     )
-    return found.values, margin - found.values.sum(1), torch.where(cluster == rival, 0.0, found.error)
+    error = torch.where(cluster == rival, 0.0, found.error)
+    return found.values, margin - found.values.sum(1), error, found.stopped
 
 
 def attribute(
@@ -259,7 +263,7 @@ def attribute(
         middle = (centers[cluster] + centers[rival]) / 2
         values = (weight[cluster] - weight[rival]) * (z - middle)
         start = margin - values.sum(1)
-        return Attribution(values, start, margin, torch.zeros_like(margin))
+        return Attribution(values, start, margin, torch.zeros_like(margin), torch.zeros_like(margin, dtype=torch.bool))
     x = data.take_checked(torch.arange(len(data), device=data.device))
 
     def target(samples: Tensor, index: Tensor) -> Tensor:

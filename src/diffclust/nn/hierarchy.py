@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 
 def ward_tree(centers: NDArray[np.floating], sizes: NDArray[np.integer]) -> NDArray[np.float64]:
-    """The merges, cheapest first, (k - 1, 4), in the format of scipy's `linkage`: the two clusters, the height √(2 Δ),
-    and the rows of both. 0 to k - 1 are the given clusters, k is the first merge. An empty cluster is merged at height
+    """The merges, cheapest first, (k - 1, 4), as scipy's `linkage` has them: the two clusters, the height √(2 Δ), and
+    the rows of both. 0 to k - 1 are the given clusters, k is the first merge. An empty cluster is merged at height
     0."""
     k = len(centers)
     c = np.concatenate([np.asarray(centers, np.float64), np.zeros((k - 1, centers.shape[1]))])

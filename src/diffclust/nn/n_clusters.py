@@ -30,6 +30,10 @@ be divided in so many ways that two halves do not find the same one. If the `bre
 `MIN_BREADTH`, agreement beyond chance (see `shared_information`) of at least `MIN_AGREEMENT` is evidence, for any k
 above `FEW_CLUSTERS`, because both divide a long cloud across its length.
 
+If the valley is shallow, the rows are compared with rows that have no clusters but the same columns and the same rank
+correlations (see `without_clusters`). For these, too, the k-means clusters of two halves agree to some degree. If those
+of the rows agree by `MIN_SURPLUS` more, that is evidence.
+
 If half of the rows is too little to learn from, both encoders may be trained on more. Then all this is measured on rows
 that at most one of them was trained on: on common rows they also agree about chance.
 """
@@ -51,6 +55,9 @@ NEXT_TO_BEST = 0.97  # a smaller number is taken if its score is at least this s
 VALLEY = 0.5  # a cluster is separate if the density between it and every other is below this share of theirs
 MIN_BREADTH, FEW_CLUSTERS = 10.0, 4  # for rows of at least this breadth, agreement on more than 4 clusters is evidence
 MIN_AGREEMENT = 0.5  # smallest such agreement: single clouds of such breadth have up to 0.26
+SHALLOW_VALLEY = 0.65  # a valley below this is evidence together with a surplus of agreement
+MIN_SURPLUS, DRAWS = 0.1, 3  # as the mean of so many draws: single clouds of 200 rows or more have up to 0.09
+SURPLUS_STEP = 4  # only every fourth number of clusters is compared
 MIN_SHARE_APART = 0.1  # smallest share of rows inside separate clusters, and outside of them: outliers do not count
 VALLEY_WIDTH = 0.15  # half the width in which densities are counted, relative to the distance of two centres
 MAX_ROWS = 1_000  # largest sample to find clusters on, and to measure them on: the cost grows with its square
@@ -82,10 +89,10 @@ def choose_number(
     most: int,
     nothing: float = MIN_SILHOUETTE,
     next_to_best: float = NEXT_TO_BEST,
-    breadth: float = 0.0,
+    rows: Tensor | None = None,
 ) -> Choice:
-    """The number of clusters, from 1 to `most`, on which the two views agree best. `breadth` is that of the rows; with
-    0, agreement alone is no evidence."""
+    """The number of clusters, from 1 to `most`, on which the two views agree best. Without the `rows` themselves (n,
+    d), only a valley is evidence of several."""
     both = torch.isin(views[0].trained_on, views[1].trained_on)
     asked = torch.ones(len(views[0].z), dtype=torch.bool, device=both.device)
     asked[views[0].trained_on[both]] = False
@@ -98,6 +105,7 @@ def choose_number(
     seen = [view.z[measured] for view in views]
     apart = [torch.cdist(z, z) for z in seen]
     found = [_clusters(view, candidates) for view in views]
+    broad = rows is not None and breadth(rows) >= MIN_BREADTH
     silhouettes, agreements, scores, valleys, evident = [], [], [], [], False
     for i, k in enumerate(candidates):
         labels = [squared_distances(z, each[i]).argmin(1) for z, each in zip(seen, found, strict=True)]
@@ -107,10 +115,13 @@ def choose_number(
         agreements.append(agreement(labels[0], labels[1], k))
         scores.append(silhouettes[-1] * agreements[-1] * torch.stack(told_apart).mean().item())
         valleys.append(torch.stack([_separation(valley(z, each, k), each) for each, z, _ in crossed]).mean().item())
-        if k > FEW_CLUSTERS and breadth >= MIN_BREADTH:
+        if k > FEW_CLUSTERS and broad:
             evident |= shared_information(labels[0], labels[1], k) >= MIN_AGREEMENT
     best = int(torch.tensor(scores).argmax())
-    if silhouettes[best] >= nothing and (evident or min(valleys) < VALLEY):
+    evident |= min(valleys) < VALLEY
+    if rows is not None and silhouettes[best] >= nothing and not evident and min(valleys) < SHALLOW_VALLEY:
+        evident = surplus(rows, most) >= MIN_SURPLUS
+    if silhouettes[best] >= nothing and evident:
         n_clusters = next(
             k for k, score in zip(candidates, scores, strict=True) if score >= next_to_best * scores[best]
         )
@@ -169,6 +180,42 @@ def shared_information(a: Tensor, b: Tensor, k: int) -> float:
     possible = (m <= r) & (m <= c) & (m >= r + c - n)
     expected = (log_chance.exp() * possible * torch.xlogy(m / n, n * m / (r * c))).sum()
     return ((information - expected) / (entropy - expected).clamp_min(torch.finfo(torch.double).eps)).item()
+
+
+def surplus(rows: Tensor, most: int) -> float:
+    """The agreement of the k-means clusters of two halves of the rows (n, d), minus that for rows without clusters:
+    `shared_information`, averaged over numbers of clusters up to `most`."""
+    x = rows[torch.randperm(len(rows), device=rows.device)[: 2 * MAX_ROWS]]
+    candidates = list(range(FEW_CLUSTERS + 1, min(most, len(x) // 2) + 1, SURPLUS_STEP))
+    if not candidates:
+        return 0.0
+
+    def agreed(x: Tensor) -> float:
+        first, second = (
+            _clusters(View(x, half), candidates) for half in torch.randperm(len(x), device=x.device).tensor_split(2)
+        )
+        shared = 0.0
+        for i, k in enumerate(candidates):
+            a, b = (squared_distances(x, centers[i]).argmin(1) for centers in (first, second))
+            shared += shared_information(a, b, k)
+        return shared / len(candidates)
+
+    return sum(agreed(x) - agreed(without_clusters(x)) for _ in range(DRAWS)) / DRAWS
+
+
+def without_clusters(x: Tensor) -> Tensor:
+    """Draw rows whose columns have the same values as those of x (n, d) and nearly the same rank correlations, but no
+    other structure: a Gaussian copula. With the normal scores Z of x, by rank, the ranks are those of::
+
+        G = E Z / sqrt(n),   E (n, n) of standard normal numbers, so that cov(G) = Zᵀ Z / n
+    """
+    n = len(x)
+    columns = x.T.contiguous()
+    ordered = columns.sort(1).values
+    below, up_to = (torch.searchsorted(ordered, columns, right=right) for right in (False, True))
+    scores = torch.special.ndtri((below + up_to).T / (2 * n))  # equal values have equal ranks
+    drawn = torch.randn(n, n, dtype=scores.dtype, device=x.device) @ scores / n**0.5
+    return ordered.T.gather(0, drawn.argsort(0).argsort(0))
 
 
 def breadth(x: Tensor) -> float:

@@ -36,6 +36,7 @@ RIVALS = {"1234.5": "1.234,5", "1.234,5": "1234.5", "1,234.5": "1234,5", "1234,5
 # Before or after a number; the same one in all of a column. A style may end in one: "1.234,5 €".
 SIGNS = ("€", "$", "£", "¥", "₹", "%", "EUR", "USD", "GBP", "CHF")
 DIGITS = re.compile(r"[+-]?\d[\d.,]*")
+FIRST_YEAR, LAST_YEAR = 1800, 2100  # whole numbers from here to there may be years
 INFINITE = frozenset({"inf", "infinity"})
 
 DATES = (
@@ -203,6 +204,11 @@ def is_code(words: np.ndarray) -> bool:
     if not any(word[0] == "0" for word in digits) or len({len(word) for word in digits}) > 1:
         return False
     return len(digits[0]) > 1 and all(word.isdecimal() or word.casefold() in BLANK | UNKNOWN for word in there)
+
+
+def is_year(value: float) -> bool:
+    """Whether this number may be a year."""
+    return FIRST_YEAR <= value <= LAST_YEAR and value.is_integer()
 
 
 def style_and_sign(style: str) -> tuple[str, str]:

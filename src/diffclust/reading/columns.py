@@ -21,6 +21,7 @@ from .cells import (
     is_blank,
     is_code,
     is_unknown,
+    is_year,
     number_style,
     numbers,
     style_and_sign,
@@ -185,8 +186,9 @@ class Column:
             return "number"
         if is_identifier(self.name):
             return "id"
-        without_gap = len(values) >= COUNT_FROM and values.max() - values.min() + 1 == len(values)
-        return "count" if without_gap else "number"
+        first, last = float(values.min()), float(values.max())
+        without_gap = len(values) >= COUNT_FROM and last - first + 1 == len(values)
+        return "count" if without_gap and not (is_year(first) and is_year(last)) else "number"
 
     def _as_code(self, there: NonBlankCells) -> Self:
         return replace(self, why="code")

@@ -13,7 +13,7 @@ from typing import Any, TextIO
 import numpy as np
 
 from ..extras import extra
-from .cells import BLANK, NUMBERS, groups_thousands, is_code, may_be_thousands, written_as_numbers
+from .cells import BLANK, NUMBERS, groups_thousands, is_code, is_year, may_be_thousands, written_as_numbers
 from .frames import columns_of, frame_of, names_of_columns, with_decimal_sign
 from .labels import NoSuchLabel, label_column, may_be_labels
 from .unpacking import check_unpacked, unpack_limit
@@ -253,7 +253,7 @@ def table_lines(file: TextIO, separator: str) -> tuple[list[str] | None, int, It
     numbered = ((reader.line_num, line) for line in reader)
     seen = list(islice(numbered, LOOK)) if _are_years(start) else []
     named = bool(start) and (
-        _is_header(start) or (_are_years(start) and _tell_apart(start, [line for _, line in seen]))
+        _is_header(start) or (_are_years(start) and _stand_above_others(start, [line for _, line in seen]))
     )
     width = len(start)
 
@@ -289,18 +289,22 @@ def _is_header(cells: list[str]) -> bool:
 
 
 def _are_years(cells: list[str]) -> bool:
-    """Whether these may be the names of columns, one a year."""
-    return len(cells) == len(set(cells)) > 1 and all(map(_is_year, cells))
+    """Whether these may be the names of columns, one a year: years in order."""
+    if len(cells) < 2 or not all(cell.isdecimal() and len(cell) == 4 and is_year(float(cell)) for cell in cells):
+        return False
+    return cells in (sorted(set(cells)), sorted(set(cells), reverse=True))
 
 
-def _is_year(cell: str) -> bool:
-    return cell.isdecimal() and len(cell) == 4 and 1800 <= int(cell) <= 2100
-
-
-def _tell_apart(years: list[str], lines: list[list[str]]) -> bool:
-    """Whether no column below these years holds years, too."""
+def _stand_above_others(years: list[str], lines: list[list[str]]) -> bool:
+    """Whether no column below these years is mostly years, too."""
     columns = list(zip(*(line for line in lines if len(line) == len(years)), strict=True))
-    return bool(columns) and not any(all(_is_year(cell.strip()) for cell in column) for column in columns)
+    return bool(columns) and not any(map(_are_mostly_years, columns))
+
+
+def _are_mostly_years(cells: Iterable[str]) -> bool:
+    there = [word for cell in cells if (word := cell.strip()).casefold() not in BLANK]
+    alike = sum(not _is_word(word) and is_year(float(word)) for word in there)
+    return 2 * alike > len(there)
 
 
 def _is_word(cell: str) -> bool:

@@ -10,29 +10,24 @@ from ..explain.tables import NAMING
 from .contexts import in_context, words_of_clusters
 from .curves import curves_of
 from .material import NAMED, Material, number, shown_clusters
-from .spreads import Spread, places, spreads
+from .spreads import Spread, distinctive, spreads
 
 
 def cards(material: Material) -> dict[str, Any]:
     """A card for each cluster, and the columns whose values it shows."""
     shown = shown_clusters(material.census)
     found = [card(material, j) for j in shown]
-    at = {column.name: i for i, (column, _) in enumerate(places(material.census))}
-    facts = {j: (material.census.facts(j) or [])[:NAMED] for j in shown}
-    wanted = {
-        j: [at[fact.column] for fact in facts[j] if fact.column in at] or [i for i, *_ in each["features"]]
-        for j, each in zip(shown, found, strict=True)
-    }
+    wanted: dict[int, list[int]] = {}
     columns: dict[int, Spread] = {}
     drawn = curves_of(material.census) if material.kind == "table" else None
     if material.kind == "table" and drawn is None:  # columns of a curve that stand side by side are spread alike
+        wanted = {j: distinctive(material.census, j, NAMED) for j in shown}
         columns = spreads(material.census, {i for each in wanted.values() for i in each})
     words = telling(material)
     names = found_names(material, words)
     order = {i: number for number, i in enumerate(columns)}
     for j, each in zip(shown, found, strict=True):
-        each["features"] = [entry[1:] for entry in each["features"]]
-        each["spreads"] = [[order[i], columns[i].of(j)] for i in wanted[j] if i in columns]
+        each["spreads"] = [[order[i], columns[i].of(j)] for i in wanted.get(j, []) if i in columns]
         each["words"] = words[j] if words else []
         each["name"] = names[j]
         each["curve"] = None if drawn is None else drawn.of(j)
@@ -82,6 +77,6 @@ def card(material: Material, j: int) -> dict[str, Any]:
         "neighbours": [[i, number(distance)] for i, distance in cluster.neighbours[:3]],
         "typical": [place[i] for i in cluster.typical or [] if i in place],
         "doubtful": [place[i] for i, _, _ in cluster.doubtful or [] if i in place],
-        "features": [[i, names[i], number(away[i]), number(means[i])] for i in heavy] if names else [],
+        "features": [[names[i], number(away[i]), number(means[i])] for i in heavy] if names else [],
         "columns": [fact.sentence for fact in (cluster.columns or [])[:NAMED]],
     }

@@ -152,5 +152,5 @@ const Page = (() => {
     $("theme").addEventListener("click", () => { set(document.documentElement.dataset.theme !== "dark"); redraw(); });
   }
 
-  return { $, data, PALETTE, hue, css, format, percent, signed, el, svg, draw, picture, figure, spot, grid, themes, downloadText, csv, saves, drawnSvg, contents };
+  return { $, data, PALETTE, hue, css, rgb, format, percent, signed, el, svg, draw, picture, figure, spot, grid, themes, downloadText, csv, saves, drawnSvg, contents };
 })();

@@ -2,9 +2,10 @@
 // leave the others pale.
 "use strict";
 const RowMap = (() => {
-  const { $, data: D, PALETTE, css, el, draw, picture, downloadText, csv, saves } = Page;
+  const { $, data: D, PALETTE, css, rgb, el, draw, picture, downloadText, csv, saves } = Page;
   const { colour, dot, chance, cut, brief, label } = Rows;
   const M = D.map;
+  const DEEPEST = 0.22; // opacity of the innermost step; steps lie one on the other
   const count = (n) => n.toLocaleString("en");
 
   // ---- how figures look
@@ -28,6 +29,7 @@ const RowMap = (() => {
 
   // ---- what is shown
 
+  let shaded = Boolean(M.density);
   const only = new Set(); // clusters; none: all of them
   let most = 1, wanted = "", matches = null;
 
@@ -38,7 +40,7 @@ const RowMap = (() => {
     if (wanted.startsWith("name:") && Names.row(M.row[i]) !== wanted.slice(5)) return false;
     return !matches || matches.has(i);
   }
-  const opacity = () => M.row.map((_, i) => (isShown(i) ? 0.85 : 0.08));
+  const opacity = () => M.row.map((_, i) => (isShown(i) ? (shaded ? 0.75 : 0.85) : 0.08));
 
   function filtered() {
     const n = M.row.filter((_, i) => isShown(i)).length;
@@ -192,16 +194,25 @@ const RowMap = (() => {
   }
   const escaped = (text) => text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;"); // plotly reads tags
 
+  // Where most rows are, of all that the map is a sample of.
+  function shading() {
+    if (!shaded) return [];
+    const { x: [x0, dx], y: [y0, dy], sparser, levels } = M.density, tone = rgb("--ink").join(",");
+    const last = levels.length - 1, contours = { start: levels[0], end: levels[last], size: levels[1] - levels[0], coloring: "fill", showlines: false };
+    const colorscale = [[0, `rgba(${tone},0)`], [1, `rgba(${tone},${DEEPEST})`]];
+    return [{ type: "contour", x0, dx, y0, dy, z: sparser, contours, colorscale, autocontour: false, zmin: 0, zmax: 100, showscale: false, hoverinfo: "skip", line: { width: 0 } }];
+  }
+
   let lasso = false;
   const coarse = matchMedia("(pointer: coarse)").matches;
   const dragmode = () => (lasso ? "lasso" : coarse ? false : "pan");
 
   function drawMap() {
-    const size = M.x.length > 1200 ? 5 : 7, at = Math.max(selected, 0), rows = [...chosen];
+    const size = shaded ? 4 : M.x.length > 1200 ? 5 : 7, at = Math.max(selected, 0), rows = [...chosen];
     const points = { type: "scatter", mode: "markers", x: M.x, y: M.y, hoverinfo: "none", marker: { size, opacity: opacity(), line: { width: 0 }, ...markerColours() } };
     const ring = { type: "scatter", mode: "markers", x: [M.x[at]], y: [M.y[at]], hoverinfo: "skip", marker: { size: 16, color: "rgba(0,0,0,0)", line: { width: 3, color: css("--ink") } } };
     const held = { type: "scatter", mode: "markers", x: rows.map((i) => M.x[i]), y: rows.map((i) => M.y[i]), hoverinfo: "skip", marker: { size: size + 3, color: "rgba(0,0,0,0)", opacity: 0.75, line: { width: 1, color: css("--ink") } } };
-    return Plotly.react("map", [points, ring, held], plain({ dragmode: dragmode(), annotations: medians(), images: pictured ? $("map").layout.images : [] }), CONFIG);
+    return Plotly.react("map", [points, ring, held, ...shading()], plain({ dragmode: dragmode(), annotations: medians(), images: pictured ? $("map").layout.images : [] }), CONFIG);
   }
 
   // ---- pictures on the map: one in each cell of a grid, as many as there is room for
@@ -289,6 +300,12 @@ const RowMap = (() => {
       pictured = !pictured;
       $("thumbnails").setAttribute("aria-pressed", String(pictured));
       placePictures();
+    });
+    $("density").hidden = !M.density;
+    $("density").addEventListener("click", () => {
+      shaded = !shaded;
+      $("density").setAttribute("aria-pressed", String(shaded));
+      drawMap();
     });
     $("choose-shown").addEventListener("click", chooseShown);
     $("chosen-clear").addEventListener("click", () => { choose([]); $("map").focus({ preventScroll: true }); });

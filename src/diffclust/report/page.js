@@ -13,7 +13,8 @@
     $("warnings").replaceChildren(...notes);
     $("tiles").replaceChildren(...D.summary.tiles.map(([name, value, note]) => el("div", { class: "tile" }, el("span", {}, name), el("b", {}, value), el("span", {}, note))));
     const some = M.row.length < D.total ? `${M.row.length.toLocaleString("en")} of ${D.total.toLocaleString("en")} rows, sampled evenly, by ${M.layout} of the embedding.` : `All ${D.total.toLocaleString("en")} rows, by ${M.layout} of the embedding.`;
-    $("map-note").textContent = `${some} Point at a row to see it; choose it to see why it is in its cluster.`;
+    const shade = M.density ? " The shading shows where most of all rows are: each step leaves out another fifth of them." : "";
+    $("map-note").textContent = `${some}${shade} Point at a row to see it; choose it to see why it is in its cluster.`;
     $("model-sentence").textContent = D.summary.model;
   }
 

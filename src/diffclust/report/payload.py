@@ -16,6 +16,7 @@ from ..explain.rows import Subject, decoded_centers
 from ..explain.tables import shown_cell
 from ..explain.words import listing, plain
 from .cards import cards
+from .density import density_of
 from .layout import Layout, follow, spread_out
 from .material import DOUBTFUL, Material, ReportOptions, choose_rows, fingerprint, gather, number, numbers
 from .names import given_names
@@ -101,7 +102,9 @@ def warnings_of(estimator: Any) -> list[str]:
 def points(material: Material, layout: Layout, stays: np.ndarray | None) -> dict[str, Any]:
     """The map: one column a fact, one entry a sampled row."""
     census, explained = material.census, material.explanations
-    flat = spread_out(census.z.cpu().numpy()[material.rows], layout)
+    z = census.z.cpu().numpy()
+    flat = spread_out(z[material.rows], layout)
+    density = density_of(z, material.rows, flat)
     names = [str(name) for name in explained[0].contribution_names]
     inputs = explained[0].feature_names
     columns: dict[str, Any] = {
@@ -129,6 +132,7 @@ def points(material: Material, layout: Layout, stays: np.ndarray | None) -> dict
         "parts": [names[i] for i in shown],
         "n_parts": len(names),
         "of_inputs": explained[0].of_inputs,
+        "density": None if density is None else density.to_dict(),
         **columns,
     }
     if stays is not None:

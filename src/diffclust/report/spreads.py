@@ -65,6 +65,15 @@ def spreads(census: Census, wanted: set[int]) -> dict[int, Spread]:
     return found
 
 
+def distinctive(census: Census, j: int, n: int) -> list[int]:
+    """The numbers among `places` of the n columns that set cluster j apart, the most distinctive first."""
+    if getattr(census.subject.estimator, "columns_", None) is not None:
+        at = {column.name: i for i, (column, _) in enumerate(places(census))}
+        return [at[fact.column] for fact in (census.facts(j) or [])[:n] if fact.column in at]
+    away = census.contrast(j)
+    return [i for i in np.argsort(-np.abs(away), kind="stable")[:n].tolist() if away[i]]
+
+
 def places(census: Census) -> list[tuple[Column, slice]]:
     """Columns of the table but for texts, or else features, and which of the rows' columns show how values lie."""
     reading, names = getattr(census.subject.estimator, "columns_", None), census.subject.feature_names
