@@ -8,10 +8,13 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check $(PIP_AR
 
 SEEDS ?= $(shell seq 1 20)
 
-.PHONY: demo test quick seeds fuzz bench axe lint types check docs wheel smoke oldest audit sbom clean
+.PHONY: demo map test quick seeds fuzz bench axe lint types check docs wheel smoke oldest audit sbom clean
 
 demo: $(VENV)/.report
 	$(BIN)/diffclust demo
+
+map:
+	@$(PYTHON) docs/modules.py
 
 test: $(VENV)/.test
 	$(BIN)/python -m pytest $(PYTEST_ARGS)

@@ -2,6 +2,7 @@
 
 import ast
 import re
+import runpy
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -131,13 +132,33 @@ def test_there_is_one_training_step(trees):
 
 
 LISTED_BY_THEMSELVES = ("engine", "methods", "baselines")  # their `__init__` names every module
+ROOT = HOME.parents[1]
 
 
-def test_the_map_has_every_module():
-    """Of CONTRIBUTING, or of the package that it sends the reader to."""
-    told = (HOME.parents[1] / "CONTRIBUTING.md").read_text().partition("## To add a method")[0]
-    words = set(re.findall(r"\w+", told))
+def map_of_packages():
+    """CONTRIBUTING's words about each package; a package begins a line, and other modules have the empty name."""
+    told = (ROOT / "CONTRIBUTING.md").read_text().partition("## The map")[2].partition("## To add a method")[0]
+    words = {}
+    for start, text in re.findall(r"^    (\S+)(.*(?:\n {20}.*)*)", told, flags=re.MULTILINE):
+        package = start.strip("/").replace("/", ".") if start.endswith("/") else ""
+        words.setdefault(package, set()).update(re.findall(r"\w+", f"{start} {text}"))
     for package in LISTED_BY_THEMSELVES:
-        words |= {f"{package}.{word}" for word in re.findall(r"\w+", (HOME / package / "__init__.py").read_text())}
-    missing = [name for name in MODULES if name.split(".")[-1] not in words and name not in words]
-    assert sorted(set(missing) - {"", "__main__"}) == []
+        words[package] |= set(re.findall(r"\w+", (HOME / package / "__init__.py").read_text()))
+    return words
+
+
+def test_the_map_has_every_module_at_its_package():
+    words = map_of_packages()
+    missing = []
+    for name in MODULES - {"", "__main__"}:
+        parts = name.split(".")
+        places = [".".join(parts[:i]) for i in range(len(parts), -1, -1) if ".".join(parts[:i]) in words]
+        if parts[-1] not in words[places[0]]:
+            missing.append(name)
+    assert sorted(missing) == []
+
+
+def test_every_module_says_what_it_is_for():
+    purposes = runpy.run_path(str(ROOT / "docs" / "modules.py"))["purposes"]()
+    assert purposes["engine/loop.py"] == "The training loop."
+    assert [name for name, purpose in purposes.items() if not 10 < len(purpose) <= 120] == []

@@ -1,3 +1,5 @@
+"""`python -m diffclust` is the command `diffclust`."""
+
 from .cli import main
 
 main()

@@ -1,5 +1,7 @@
-"""Error messages of the command, and its exit codes: 0, 1 (failed), 2 (wrong usage), 3 (done, but with warnings, and
---strict is given)."""
+"""Error messages of the command, and its exit codes.
+
+0, 1 (failed), 2 (wrong usage), 3 (done, but with warnings, and --strict is given).
+"""
 
 import sys
 from typing import TextIO

@@ -1,5 +1,7 @@
-"""What the user knows about some rows (`known`, `must_link`, `cannot_link`): read it, check that it is consistent, and
-derive what follows from it."""
+"""What the user knows about some rows: `known`, `must_link` and `cannot_link`.
+
+It is read and checked for contradictions, and known classes are extended to linked rows.
+"""
 
 from typing import Any, NamedTuple
 

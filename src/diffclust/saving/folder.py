@@ -1,5 +1,4 @@
-"""A folder of files that go together: settings in JSON, tensors in safetensors, what a command puts beside them, and
-checksums of all.
+"""A folder of files that belong together: settings (JSON), tensors (safetensors), further files, and checksums of all.
 
 A save writes its files aside, under names that tell whose they are, then puts its checksums in place, then the rest.
 The checksums are the switch: from then on a reader, who goes by them, finds the new files aside or in place. The
