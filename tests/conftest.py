@@ -68,7 +68,7 @@ NARROW = {
     PoolingAutoencoder: {"hidden": 64},
 }
 USUAL = {network: network.__init__.__defaults__ for network in NARROW}
-FEW_STEPS, USUAL_STEPS = 20, layout.STEPS
+FEW_STEPS, USUAL_STEPS = 20, layout.MAX_STEPS
 
 
 def _narrow():
@@ -77,7 +77,7 @@ def _narrow():
         network.__init__.__defaults__ = tuple(
             widths.get(p.name, p.default) for p in parameters if p.default is not p.empty
         )
-    layout.STEPS = FEW_STEPS
+    layout.MAX_STEPS = FEW_STEPS
 
 
 _narrow()
@@ -202,7 +202,7 @@ def usual_size():
     """Inside, networks and layouts are as users have them."""
     for network, defaults in USUAL.items():
         network.__init__.__defaults__ = defaults
-    layout.STEPS = USUAL_STEPS
+    layout.MAX_STEPS = USUAL_STEPS
     try:
         yield
     finally:
@@ -227,10 +227,10 @@ def little_training(monkeypatch):
     """Where the code around is the point: "auto" epochs are few, and a map by t-SNE is left half done."""
     for name, value in {"auto_steps": (8, 8), "auto_most": (2, 2), "auto_least": (1, 1)}.items():
         monkeypatch.setattr(PrototypeClusterer, name, value)
-    for name in ("STEPS_OF_ALL_ROWS", "STEPS"):
+    for name in ("STEPS_OF_ALL_ROWS", "STEPS_OF_SOME_ROWS"):
         monkeypatch.setattr(f"diffclust.estimator.settings.{name}", (30, 4))
     monkeypatch.setattr("diffclust.estimator.settings.STEPS_BY_ROOT", 0)
-    monkeypatch.setattr("diffclust.methods.spectralnet.STEPS", 4)
+    monkeypatch.setattr("diffclust.methods.spectralnet.AUTO_STEPS", 4)
     for name in ("STEPS", "STEPS_OF_A_FRAME"):
         monkeypatch.setattr(f"diffclust.report.layout.{name}", (5, 10))
 

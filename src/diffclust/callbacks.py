@@ -29,17 +29,17 @@ __all__ = [
 
 
 def _labels(model: ClusterModel, data: Data) -> torch.Tensor:
-    """As the fitted estimator would answer now."""
+    """The labels that the estimator would have if training ended now."""
     with model.evaluating():
         return data.map(lambda x: model.answer(x).label)
 
 
-SIDE_BY_SIDE = 32  # runs at most: more would wait for memory
-PARALLEL = ("cuda",)  # kinds of device where that is faster than one after the other
+SIDE_BY_SIDE = 32  # largest number of runs: more would only wait for the GPU's memory
+PARALLEL = ("cuda",)  # devices on which that is faster than one run after the other
 
 
-def at_once(device: torch.device) -> int:
-    """How many runs a device takes side by side."""
+def runs_at_once(device: torch.device) -> int:
+    """How many runs are trained side by side on a device."""
     return SIDE_BY_SIDE if device.type in PARALLEL else 1
 
 
@@ -98,8 +98,8 @@ class StopWhenLossSettles:
 
 
 class Evaluate:
-    """Score the labels against known ones every `every` clustering epochs and after the last: ACC, NMI and ARI are
-    added to the record of the epoch in `history_`. It has no influence on the fit."""
+    """Compare the labels with known ones every `every` clustering epochs and after the last: ACC, NMI and ARI are
+    added to the record of the epoch in `history_`. The fit is not influenced."""
 
     stateless = True
 
@@ -134,7 +134,7 @@ class TrainingRecord:
         self.frames, self.epochs, self.sample = frames, epochs, sample
         self.rows: list[int] = []
         self.runs: list[list[dict[str, Any]]] = []
-        self.seen: list[dict[str, int]] = []  # of each run, the last epoch of each phase
+        self.seen: list[dict[str, int]] = []  # the last epoch of each phase, for each run
         self.restart = 0
 
     def __call__(self, progress: Progress) -> None:
@@ -168,7 +168,7 @@ class TrainingRecord:
             self.seen.append({})
 
     def wants(self, epoch: int, epochs: int) -> bool:
-        """Whether this epoch, of so many, becomes a frame."""
+        """Whether this epoch of a phase with `epochs` epochs becomes a frame."""
         if self.epochs is not None:
             return epoch in self.epochs
         last = max(epochs - 1, 1)
@@ -186,7 +186,7 @@ class TrainingRecord:
             part.write_bytes(self.to_bytes())
 
     def to_bytes(self) -> bytes:
-        """What `save` writes."""
+        """The contents of the file that `save` writes."""
         return pack(self.state_dict())
 
     @classmethod
@@ -196,11 +196,11 @@ class TrainingRecord:
 
     @classmethod
     def from_bytes(cls, blob: bytes, path: str | os.PathLike[str]) -> Self:
-        """What `to_bytes` gave.
+        """The reverse of `to_bytes`.
 
         Args:
             blob: the bytes.
-            path: what they are called where they are wrong.
+            path: the name used for them in an error message.
         """
         record = cls()
         try:
@@ -214,7 +214,7 @@ class TrainingRecord:
         return {"rows": self.rows, "runs": self.runs, "seen": self.seen, "restart": self.restart}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """The run that the state is of, and those of which nothing is known here: others may go on side by side, and
+        """Take over the run that the state belongs to, and others only if they are unknown here: runs side by side
         have states of their own."""
         self.rows, self.restart = state["rows"], state["restart"]
         self._make_room(len(state["runs"]))
@@ -224,13 +224,13 @@ class TrainingRecord:
 
 
 class TimeLeft:
-    """How long the rest of a fit takes: the epochs that are left of each phase, in all runs, by the time that its
-    epochs have taken so far; of a phase to come, by the mean of those that have been.
+    """Estimates the time left of a fit: the remaining epochs of each phase, in all runs, times the mean duration of the
+    epochs of that phase so far, or of all epochs if the phase has not begun.
 
     Args:
-        plan: epochs of each phase of a run, at most.
-        n_runs: how many runs there are, one after the other or side by side.
-        clock: seconds.
+        plan: the largest number of epochs of each phase of a run.
+        n_runs: number of runs, one after the other or side by side.
+        clock: returns the time in seconds.
     """
 
     def __init__(self, plan: Mapping[str, int], n_runs: int, clock: Callable[[], float] = time.monotonic) -> None:
@@ -240,7 +240,7 @@ class TimeLeft:
         self.last = clock()
 
     def after(self, progress: Progress) -> float:
-        """Seconds, after an epoch. What a phase has left when it is stopped or the next one begins, it did not need."""
+        """Seconds left after an epoch. When a phase stops early, its remaining epochs count as done."""
         now = self.clock()
         self.spent[progress.phase] += now - self.last
         self.counted[progress.phase] += 1
@@ -255,12 +255,12 @@ class TimeLeft:
 
     @property
     def share(self) -> float:
-        """Of all epochs, those that are over."""
+        """The share of all epochs that are done."""
         return sum(sum(run.values()) for run in self.done) / max(1, len(self.done) * sum(self.plan.values()))
 
 
 def duration(seconds: float) -> str:
-    """In words that promise no more than is known: "40 s", "3 min", "2 h 10 min"."""
+    """Rounded, because it is an estimate: "40 s", "3 min", "2 h 10 min"."""
     if seconds < 99.5:
         return f"{max(1, round(seconds))} s"
     minutes = round(seconds / 60)
@@ -276,9 +276,8 @@ def terminal_bar() -> Any:
 
 
 class ProgressBar:
-    """Epoch and losses of each phase, and the time that training has left in all; shown when `verbose` is on, in a
-    terminal or in the cell of a notebook. The first epoch gives an estimate of the whole, which stays to be compared
-    with."""
+    """Epoch and losses of each phase, and the time left; shown in a terminal or a notebook if `verbose` is set. The
+    estimate of the total time after the first epoch stays visible."""
 
     def __init__(self, plan: Mapping[str, int], n_runs: int) -> None:
         self.n_runs, self.time_left = n_runs, TimeLeft(plan, n_runs)
@@ -307,7 +306,7 @@ class ProgressBar:
 
 
 class Watchers:
-    """Who watches one fit: the user's callbacks, the progress bar, scikit-learn's own callback protocol."""
+    """All callbacks of one fit: the user's, the progress bar, and those of scikit-learn's callback protocol."""
 
     def __init__(self, estimator: Any, quiet: bool = False) -> None:
         self.estimator = estimator
@@ -317,11 +316,11 @@ class Watchers:
         self.callbacks: list[Callback] = list(estimator.callbacks)
 
     def expect(self, plan: Mapping[str, int]) -> None:
-        """How many epochs each phase of a restart has at most."""
+        """Set the largest number of epochs of each phase of a restart."""
         self.plan = plan
 
     def check(self, n: int) -> None:
-        """Before training on n rows."""
+        """Check the callbacks before training on n rows."""
         for callback in self.callbacks:
             if isinstance(callback, Evaluate) and len(callback.y) != n:
                 raise ValueError(f"Evaluate has {len(callback.y)} labels, expected one for each of the {n} rows.")
@@ -341,13 +340,13 @@ class Watchers:
         return self
 
     def at_once(self, device: torch.device) -> int:
-        """How many restarts run side by side: on a GPU, unless someone watches who could mistake one for another. A
-        function has no memory, nor has an object that says `stateless`; one with a `state_dict` gets it back."""
+        """How many restarts run side by side: several on a GPU, unless a callback could mix them up. A function and an
+        object with `stateless` have no state, and an object with a `state_dict` gets the state of each restart back."""
 
         def tells_apart(callback: Callback) -> bool:
             return inspect.isroutine(callback) or hasattr(callback, "state_dict") or hasattr(callback, "stateless")
 
-        return at_once(device) if all(map(tells_apart, self.estimator.callbacks)) else 1
+        return runs_at_once(device) if all(map(tells_apart, self.estimator.callbacks)) else 1
 
     def tell_sklearn(self, progress: Progress) -> None:
         task = self.context.subcontext(task_name=progress.phase)

@@ -1,7 +1,7 @@
 """Data by name: `load("mnist")` gives (X, y).
 
-A file is looked for in `$DIFFCLUST_DATA`, then in `~/.cache/diffclust` (or under `$XDG_CACHE_HOME`); what is in
-neither is fetched by scikit-learn where it can be, and kept in the cache. Nothing here ever unpickles a file.
+Files are searched in `$DIFFCLUST_DATA`, then in `~/.cache/diffclust` (or under `$XDG_CACHE_HOME`). If a file is in
+neither, scikit-learn downloads the data if it can, and the cache keeps them. No file is ever unpickled.
 """
 
 import os
@@ -29,7 +29,7 @@ SUPERCLASSES = 20
 
 
 def names() -> list[str]:
-    """What `load` knows."""
+    """The names that `load` knows."""
     return list(_LOADERS)
 
 
@@ -58,7 +58,7 @@ def load(name: str) -> Samples:
 
 
 def suggestion(name: str) -> str:
-    """How a message about an unknown name goes on."""
+    """The end of a message about an unknown name."""
     close = get_close_matches(name.lower(), _LOADERS, n=1)
     known = ", ".join(known for known in _LOADERS if not known.startswith("cifar100-s"))
     return (
@@ -87,7 +87,7 @@ def _arrays(name: str, what: str, *, test: bool = False, scale: float | None = N
 
 
 def _usps_signed() -> Samples:
-    """In the values the set was published with, exactly where the file has them."""
+    """In the range the set was published with, unchanged if the file is in that range."""
     what = "`images` uint8 (n, 16, 16) or `images_2000` (value / 1000 - 1), `labels` and `n_train`"
     arrays, source = _stored("usps", what, partial(_from_openml, "usps"))
     _, y = _labelled(arrays, source)
@@ -99,7 +99,7 @@ def _usps_signed() -> Samples:
 def _last(X: NDArray[Any], y: NDArray[np.int64], n_train: int) -> Samples:
     if not 0 <= n_train < len(X):
         raise ValueError(f"n_train={n_train} of {len(X)} rows leaves no test part.")
-    # A copy, so that the other rows can be freed.
+    # a copy, so that the other rows can be freed
     return X[n_train:].copy(), y[n_train:]
 
 
@@ -165,7 +165,7 @@ def _cifar_records(folder: Path, parts: list[str], n_labels: int) -> tuple[NDArr
 
 
 def _newsgroups() -> Samples:
-    # Deep k-Means: nothing removed, not even the headers, which name the group: easier than it looks.
+    # as in Deep k-Means, headers are kept; they name the group, which makes the task easier
     def fetch() -> Arrays:
         from sklearn.datasets import fetch_20newsgroups
 
@@ -206,7 +206,7 @@ def _rcv1() -> Samples:
         bunch = fetch_rcv1(subset="all", n_retries=1)
         roots = bunch.target[:, [list(bunch.target_names).index(root) for root in RCV1_ROOTS]].toarray()
         single = np.flatnonzero(roots.sum(axis=1) == 1)
-        # Deep k-Means lists its 10,000 documents; ours are drawn in the same way, not the same ones.
+        # Deep k-Means publishes a list of its 10,000 documents; ours are others, drawn in the same way
         rng = np.random.default_rng(0)
         rows = np.sort(rng.choice(single, min(10_000, len(single)), replace=False))
         X = sp.csr_matrix(bunch.data[rows])
@@ -240,7 +240,7 @@ def _reuters10k() -> Samples:
             y.append(order.index(roots[document][0]))
     if not texts:
         raise ValueError(f"{folder}: no document has exactly one of the topics {', '.join(order)}.")
-    # The vocabulary is of all documents, not only of those kept.
+    # the vocabulary comes from all documents, not only from those that are kept
     X = _tfidf(texts, sublinear_tf=True)[:10_000]
     return X * np.float32(np.sqrt(X.shape[1])), np.array(y[:10_000], np.int64)
 
@@ -271,7 +271,7 @@ _LOADERS: dict[str, Callable[[], Samples]] = {
     "cifar100": _cifar100,
     **{f"cifar100-s{s + 1}": partial(_cifar100, superclass=s) for s in range(SUPERCLASSES)},
     "coil20": partial(_arrays, "coil20", "`images` uint8 (n, 32, 32)"),
-    # Not bytes: integer images are taken to reach to 255, and these reach to 16.
+    # not as bytes: integer images are divided by 255, and the largest value of these is 16
     "optdigits": partial(_arrays, "optdigits", "`images` uint8 (n, 8, 8), 0 to 16", scale=16),
     "pendigits": partial(_arrays, "pendigits", "`X` (n, 16)", scale=1),
     "20newsgroups": _newsgroups,
@@ -289,7 +289,7 @@ def _cache() -> Path:
 
 
 def _find(*files: str) -> Path | None:
-    """The first that exists, in the order of folders."""
+    """The first of these files that exists, in the order of the folders."""
     given = os.environ.get("DIFFCLUST_DATA")
     folders = [Path(given).expanduser(), _cache()] if given else [_cache()]
     return next((path for folder in folders for file in files if (path := folder / file).exists()), None)
@@ -312,12 +312,12 @@ def _stored(name: str, what: str, fetch: Callable[[], Arrays] | None) -> tuple[A
         raise _missing(name, f"{file} ({what})")
     try:
         with warnings.catch_warnings():
-            # We say it ourselves, once, if it comes to nothing.
+            # if the download fails, our own error says so
             warnings.filterwarnings("ignore", message="Retry downloading|A network error occurred")
             arrays = fetch()
     except ImportError as error:
         raise ImportError(f'Fetching {name} needs pandas: pip install "diffclust[data]" ({error})') from error
-    except Exception as error:  # no network has many faces: URLError, timeouts, half files, OpenML's own
+    except Exception as error:  # many kinds: URLError, timeouts, incomplete files, OpenML's own errors
         reason = str(error).strip().split("\n")[0]
         why = f", and it could not be fetched ({type(error).__name__}: {reason})"
         raise _missing(name, f"{file} ({what})", why) from error
@@ -326,7 +326,7 @@ def _stored(name: str, what: str, fetch: Callable[[], Arrays] | None) -> tuple[A
 
 
 def _keep(path: Path, arrays: Arrays) -> None:
-    """Write to the cache; whole or not at all, so that a kill leaves no half file."""
+    """Write to the cache atomically."""
     part = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -337,7 +337,7 @@ def _keep(path: Path, arrays: Arrays) -> None:
         warnings.warn(f"{path} could not be written, so it will be fetched again ({error}).", stacklevel=2)
 
 
-# OpenML number, shape of a row, training rows, smallest and largest value, smallest label.
+# OpenML's number, shape of a row, training rows, range of the values, smallest label
 _OPENML: dict[str, tuple[int, tuple[int, ...], int, tuple[float, float], int]] = {
     "mnist": (554, (28, 28), 60_000, (0, 255), 0),
     "usps": (41082, (16, 16), 7_291, (-1, 1), 1),
@@ -347,7 +347,7 @@ _OPENML: dict[str, tuple[int, tuple[int, ...], int, tuple[float, float], int]] =
 
 
 def _from_openml(name: str) -> Arrays:
-    """As bytes, in the form of our own files."""
+    """The arrays in the form of our own files, as bytes."""
     from sklearn.datasets import fetch_openml
 
     number, shape, n_train, (low, high), first = _OPENML[name]

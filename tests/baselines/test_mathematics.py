@@ -162,7 +162,7 @@ def test_the_spectral_embedding_is_that_of_all_eigenvectors(monkeypatch):
     root = np.sqrt(dense.sum(1))
     vectors = np.linalg.eigh(np.eye(60) - dense / np.outer(root, root))[1][:, :3]
     assert span(spectral_embedding(w, 3, 0)) == pytest.approx(span(vectors))
-    monkeypatch.setattr("diffclust.baselines.cut.ALL", 0)
+    monkeypatch.setattr("diffclust.baselines.cut.DENSE_UP_TO", 0)
     for kind in (w, w.to_dense()):
         assert span(spectral_embedding(kind, 3, 0)) == pytest.approx(span(vectors), abs=1e-2)
 
@@ -338,7 +338,7 @@ def test_cycles_are_the_determinants_that_leave_one_out():
 def test_sparse_and_dense_clusters_agree(monkeypatch):
     steps = Walk.of(rows(40, 2).numpy(), 6, 0)
     dense = steps.popularity(np.arange(5, 35))
-    monkeypatch.setattr("diffclust.baselines.zac.SMALL", 0)
+    monkeypatch.setattr("diffclust.baselines.zac.DENSE_UP_TO", 0)
     assert steps.popularity(np.arange(5, 35)) == pytest.approx(dense)
 
 
@@ -346,7 +346,7 @@ def test_zac_merges_the_pair_that_gains_most():
     """Beside a loop that looks at all pairs each time."""
     X = rows(40, 2, seed=3).numpy()
     steps = Walk.of(X, 6, 0)
-    parts = steps.nearest_ones()
+    parts = steps.nearest_components()
     first = [np.flatnonzero(parts == c) for c in range(parts.max() + 1)]
     naive = [list(part) for part in first]
     while len(naive) > 4:

@@ -32,7 +32,7 @@ def short(monkeypatch):
         for name in ("auto_steps", "auto_most", "auto_least"):
             monkeypatch.setattr(method.load(), name, (1, 1))
     monkeypatch.setattr("diffclust.estimator.settings.STEPS_OF_ALL_ROWS", (1, 1))
-    monkeypatch.setattr("diffclust.methods.spectralnet.STEPS", 1)
+    monkeypatch.setattr("diffclust.methods.spectralnet.AUTO_STEPS", 1)
 
 
 @pytest.fixture(scope="session")

@@ -361,7 +361,7 @@ def test_ctrl_c_on_the_way_out_changes_nothing(run, monkeypatch):
         signal.signal(signal.SIGINT, before)
 
 
-@pytest.mark.parametrize(("ends", "code"), [(0, 0), (3, 3), (cli.CTRL_C, 1)])
+@pytest.mark.parametrize(("ends", "code"), [(0, 0), (3, 3), (cli.TYPER_INTERRUPTED, 1)])
 def test_ctrl_c_when_all_is_done_leaves_the_code(run, monkeypatch, ends, code):
     late, ignore = [KeyboardInterrupt], cli._no_more_ctrl_c
 

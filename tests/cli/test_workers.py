@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from diffclust.cli.comparing import agreement, fitting, names_of
-from diffclust.cli.workers import Contest, Ran, Task, run_all
+from diffclust.cli.workers import RunInputs, RunResult, Task, run_all
 from diffclust.methods import METHODS, TRANSDUCTIVE
 from processes import PROCESSES
 
 
-class Trial(Contest):
+class Trial(RunInputs):
     """Tasks that do what their name says."""
 
     def run(self, task):
@@ -21,7 +21,7 @@ class Trial(Contest):
             os.kill(os.getpid(), signal.SIGKILL)
         if task.method == "sleep":
             time.sleep(60)
-        return Contest.run(self, task)
+        return RunInputs.run(self, task)
 
 
 def test_a_crash_and_a_slow_run_end_no_other(blobs, monkeypatch):
@@ -40,7 +40,7 @@ def test_a_crash_and_a_slow_run_end_no_other(blobs, monkeypatch):
         assert agreement([run.labels, y]) == 1
         assert run.seconds > 0
         assert run.memory >= 0
-    ((task, here),) = run_all(Contest(X, X, 3), [Task("lsr1", 4)], jobs=0, limit=60)
+    ((task, here),) = run_all(RunInputs(X, X, 3), [Task("lsr1", 4)], jobs=0, limit=60)
     assert (here.labels == found[task].labels).all()  # in this process and in another the answer is the same
 
 
@@ -49,13 +49,13 @@ def test_an_error_without_a_text_is_named(monkeypatch):
         raise ZeroDivisionError
 
     monkeypatch.setattr("diffclust.cli.options.estimator_of", broken)
-    assert Contest(None, None, 2).run(Task("tell", 0)).failure == "ZeroDivisionError"
+    assert RunInputs(None, None, 2).run(Task("tell", 0)).failure == "ZeroDivisionError"
 
 
 def test_no_run_is_charged_for_imports(monkeypatch):
     imported = []
     monkeypatch.setattr("diffclust.cli.workers.import_module", lambda name, package=None: imported.append(name))
-    list(run_all(Contest(None, None, 2), [], jobs=0, limit=1))
+    list(run_all(RunInputs(None, None, 2), [], jobs=0, limit=1))
     assert {f".{method.module}" for method in (*METHODS, *TRANSDUCTIVE)} < set(imported)
     assert {"torch.optim", "torch._dynamo"} < set(imported)  # which the first optimizer brings with it
 
@@ -65,7 +65,7 @@ def test_memory_is_what_a_run_takes(monkeypatch):
         return type("Hungry", (), {"fit_predict": lambda self, X: np.ones(2 * 10**7)[:3]})()
 
     monkeypatch.setattr("diffclust.cli.options.estimator_of", hungry)
-    assert Contest(None, None, 2).run(Task("tell", 0)).memory > 1.5e8
+    assert RunInputs(None, None, 2).run(Task("tell", 0)).memory > 1.5e8
 
 
 def test_agreement_of_seeds():
@@ -90,6 +90,6 @@ def test_all_leaves_out_what_does_not_fit(monkeypatch, capsys):
 def test_a_run_that_failed_is_a_line_without_scores():
     from diffclust.cli.comparing import run_of
 
-    line = run_of(Task("lrr", 0), Ran(failure="too large"), None, np.zeros(3))
+    line = run_of(Task("lrr", 0), RunResult(failure="too large"), None, np.zeros(3))
     assert line["ACC"] is line["silhouette"] is line["gigabytes"] is None
     assert line["failure"] == "too large"

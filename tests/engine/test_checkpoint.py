@@ -323,7 +323,7 @@ def test_functions_and_networks_are_told_apart():
 
 
 def test_a_folder_is_for_one_fit_at_a_time(blobs, tmp_path, monkeypatch):
-    monkeypatch.setattr(checkpoint, "PATIENCE", 0.05)
+    monkeypatch.setattr(checkpoint, "LOCK_SECONDS", 0.05)
     settings = {"pretrain_epochs": 1, "epochs": 2, "device": "cpu", "checkpoint": tmp_path, "random_state": 0}
     said = []
 

@@ -13,7 +13,7 @@ from diffclust.engine.data import Batch, Data
 from diffclust.engine.phase import Phase
 from diffclust.engine.rows import TensorRows
 from diffclust.nn import DenseAutoencoder
-from diffclust.reproduce.kmeansnet import FIVE
+from diffclust.reproduce.kmeansnet import FIVE_READINGS
 
 
 @pytest.fixture(scope="module")
@@ -119,7 +119,7 @@ ALPHA = 1e-3
 
 def reading(name, x, **changes):
     """A small model of one of the five readings, with its embeddings as float64 rows."""
-    estimator = KMeansNet(3, **{"alpha": 0.2 if name.startswith("iv") else ALPHA, **FIVE[name], **changes})
+    estimator = KMeansNet(3, **{"alpha": 0.2 if name.startswith("iv") else ALPHA, **FIVE_READINGS[name], **changes})
     network = DenseAutoencoder((6,), 4, hidden=(8,), bottleneck="sigmoid")
     model = estimator.build_model(network, len(x)).eval()
     codes = model.autoencoder.encode(x).detach().double()
@@ -158,7 +158,7 @@ def x():
     return torch.rand(30, 6)
 
 
-@pytest.mark.parametrize("name", FIVE)
+@pytest.mark.parametrize("name", FIVE_READINGS)
 def test_the_loss_of_each_reading(name, x):
     estimator, model, rows = reading(name, x)
     losses = model.loss(Batch(x, x, torch.arange(30)))
@@ -177,7 +177,7 @@ def one_step(model, x, epoch, lr=1.0):
     return model.clusters.weight.grad
 
 
-@pytest.mark.parametrize("name", [name for name in FIVE if not name.startswith("iv")])
+@pytest.mark.parametrize("name", [name for name in FIVE_READINGS if not name.startswith("iv")])
 def test_the_step_of_the_centres_in_each_hard_reading(name, x):
     estimator, model, rows = reading(name, x)
     _, dW, db = naive_loss(estimator, model, x, rows)
@@ -238,9 +238,15 @@ def test_network_and_centres_in_turns_or_at_once(alternate, x):
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.parametrize("name", FIVE)
+@pytest.mark.parametrize("name", FIVE_READINGS)
 def test_each_reading_learns(digits, name):
-    settings = {**FIVE[name], "optimizer": "adadelta-keras", "repair": False, "alpha": ALPHA, "random_state": 0}
+    settings = {
+        **FIVE_READINGS[name],
+        "optimizer": "adadelta-keras",
+        "repair": False,
+        "alpha": ALPHA,
+        "random_state": 0,
+    }
     model = KMeansNet(4, **settings, pretrain_epochs=1, epochs=2).fit(digits[0][:64])
     assert model.labels_.shape == (64,)
     lengths = np.linalg.norm(model.cluster_centers_, axis=1)

@@ -35,7 +35,7 @@ def by_kernels(monkeypatch):
         scope.set_attr(tensor, "__index__", lambda self: self.handle.data.item())
 
     monkeypatch.setattr(interpreter, "_patch_lang_tensor", patched)
-    monkeypatch.setattr(module, "PART", 16)
+    monkeypatch.setattr(module, "ROWS_PER_PROGRAM", 16)
     monkeypatch.setattr(module, "fused", lambda x: x.dtype in (torch.float32, torch.float16, torch.bfloat16))
     for name, kept in (("SPLIT_CONFIG", False), ("HALF_CONFIG", True)):
         monkeypatch.setattr(module, name, (64, 16, 2, 4, kept))

@@ -43,15 +43,15 @@ def test_candidates_join_until_none_is_missing(monkeypatch):
     """With three at a time the answer is the same as with all at once."""
     x = torch.from_numpy(unit_rows(80, 10))
     whole = dense(self_expression(x, 5.0, 1e-7), 80)
-    monkeypatch.setattr(module, "FRESH", 3)
-    monkeypatch.setattr(module, "ROUNDS", 60)
+    monkeypatch.setattr(module, "NEW_CANDIDATES", 3)
+    monkeypatch.setattr(module, "MAX_ROUNDS", 60)
     assert np.allclose(dense(self_expression(x, 5.0, 1e-7), 80), whole, atol=1e-5)
 
 
 def test_blocks_do_not_matter(monkeypatch):
     x = torch.from_numpy(unit_rows(40, 8))
     whole = dense(self_expression(x, 4.0, 1e-7), 40)
-    monkeypatch.setattr(module, "MEMORY", 12 * 48 * 40)
+    monkeypatch.setattr(module, "MAX_BLOCK_VALUES", 12 * 48 * 40)
     assert np.allclose(dense(self_expression(x, 4.0, 1e-7), 40), whole, atol=1e-5)
 
 

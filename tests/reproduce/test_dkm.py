@@ -168,7 +168,7 @@ class Killed(Exception):
 @pytest.mark.parametrize("victim", ["AE-KM", "DKM-p"])
 def test_a_killed_run_goes_on_with_the_same_start(runner, records, tmp_path, monkeypatch, victim):
     """Killed in the pretraining of the start, and in the method itself."""
-    monkeypatch.setattr(run, "MANY_ROWS", 0)  # a checkpoint an epoch
+    monkeypatch.setattr(run, "SLOW_FROM_ROWS", 0)  # a checkpoint an epoch
     table = on_digits("DKM-p", epochs=6)
     table = replace(
         table, rows=tuple(replace(r, spec=replace(r.spec, begins=longer(r.spec.begins))) for r in table.rows)

@@ -99,7 +99,7 @@ COUNTED = {"n_clusters": 10, "pretrain_epochs": 4, "epochs": 6}
 
 
 def test_work_in_pieces_ends_where_whole_work_does(runner, records, monkeypatch, tmp_path, beside):
-    monkeypatch.setattr(run, "MANY_ROWS", 0)  # a checkpoint an epoch
+    monkeypatch.setattr(run, "SLOW_FROM_ROWS", 0)  # a checkpoint an epoch
     small = Spec("digits", "tell", changes={"network": "dense", **COUNTED}, rows=120)
     rows = table(Row("whole", small))
     whole = Runner(Records(tmp_path / "whole"), tmp_path / "other", "cpu", say=lambda line: None)
@@ -113,7 +113,7 @@ def test_work_in_pieces_ends_where_whole_work_does(runner, records, monkeypatch,
 
 
 def test_a_clean_stop_leaves_one_checkpoint_that_can_travel(runner, records, monkeypatch, tmp_path):
-    monkeypatch.setattr(run, "RARELY", 1)
+    monkeypatch.setattr(run, "CHECKPOINT_EVERY", 1)
     monkeypatch.setattr(run, "time", FakeTime())
     rows = table(Row("plain", spec(epochs=12)))
     first = runner(minutes=10 / 60)
@@ -220,7 +220,7 @@ def test_sparse_rows_and_the_share_of_right_pairs(runner, records, monkeypatch, 
     rows = sp.csr_matrix(X.reshape(len(X), -1))
     run._load.cache_clear()
     monkeypatch.setattr(run.datasets, "load", lambda name: (rows, y))
-    monkeypatch.setattr(run, "FEW_VALUES", 120 * 64 if small else 120 * 64 - 1)
+    monkeypatch.setattr(run, "MAX_DENSE_VALUES", 120 * 64 if small else 120 * 64 - 1)
     changes = {"n_clusters": 10, "network": "dense", "pretrain_epochs": 1, "epochs": 1}
     sparse = Spec("words", "cross-metric", changes=changes, rows=120)
     means = Spec("words", "kmeans", changes={"n_clusters": 10}, rows=120)

@@ -1,4 +1,4 @@
-"""The classical methods to compare with: one file each, and the list of them. Reading the list imports none of them.
+"""The classical methods that papers compare with: a file each, and the list of them, which imports none of them.
 
 Each is a scikit-learn estimator, and one call by its name::
 
@@ -32,7 +32,7 @@ class Baseline(NamedTuple):
         return getattr(import_module(self.module, __name__), self.estimator)
 
     def build(self, k: int, seed: int | None = None, **settings: Any) -> Any:
-        """The estimator, with its settings and more."""
+        """The estimator with its settings, and with others on top of them."""
         return self.load()(k, random_state=seed, **{**self.settings, **settings})
 
     def __call__(self, X: Any, k: int, seed: int, **settings: Any) -> NDArray[np.int64]:
@@ -50,7 +50,7 @@ class Baseline(NamedTuple):
         return np.asarray(self.build(k, seed, **settings).fit_predict(X), dtype=np.int64)
 
     def needs(self, n: int, k: int) -> float:
-        """Bytes for n rows, beside what grows with n alone."""
+        """Bytes needed for n rows, besides what grows linearly with n."""
         estimator = self.build(k)
         return float(estimator.needs(n)) if hasattr(estimator, "needs") else 0.0
 

@@ -1,4 +1,4 @@
-"""Shared by the classical methods: checked settings and rows, and a check of the memory before they start."""
+"""What the classical methods share: they check settings, rows and free memory before they start."""
 
 import warnings
 from abc import abstractmethod
@@ -42,27 +42,27 @@ class ClassicalClusterer(ClusterMixin, BaseEstimator):
         diagnostics_: cluster sizes and warnings.
     """
 
-    squares: ClassVar[float] = 0  # matrices of n x n doubles held at a time
-    signed: ClassVar[bool] = True  # whether rows may have negative values
+    squares: ClassVar[float] = 0  # number of n x n matrices in float64 that are in memory at the same time
+    signed: ClassVar[bool] = True  # whether X may have negative values
 
     n_clusters: int = knob(8, low=1, kw_only=False)
     random_state: int | np.random.RandomState | None = knob(None, check=check_seed)
 
     @abstractmethod
     def label(self, X: Rows, seed: int) -> Labels:
-        """A cluster for each row; more may be left in attributes."""
+        """The cluster of each row. A method may also set further attributes."""
 
     def fit(self, X: Any, y: object = None) -> Self:
         """Label the rows X; y is ignored."""
         check_knobs(self)
         X = in_numbers(lambda X: validate_data(self, X, dtype=np.float64, ensure_min_samples=2), X)
-        if not X.flags.writeable:  # torch would warn of it
+        if not X.flags.writeable:  # torch.from_numpy would warn
             X = X.copy()
         n = len(X)
         if n < self.n_clusters:
             raise ValueError(f"n_samples={n} should be >= n_clusters={self.n_clusters}.")
         if not self.signed and X.min() < 0:
-            # the words scikit-learn's checks look for, and the number
+            # the first words are those that scikit-learn's checks look for
             raise ValueError(
                 f"Negative values in data passed to {type(self).__name__}: the smallest is {X.min():g}, and the method "
                 "needs values >= 0."
@@ -112,13 +112,13 @@ class AffinityClusterer(ClassicalClusterer):
         device: device of the computation: "auto", "cpu", "cuda", ...
     """
 
-    unit_rows: ClassVar[bool] = True  # whether rows are brought to length one first
+    unit_rows: ClassVar[bool] = True  # whether rows are scaled to length one first
 
     device: str = knob("auto", check=check_device)
 
     @abstractmethod
     def affinity(self, x: Tensor) -> Tensor:
-        """W of the rows x (n, d): symmetric, not negative, (n, n), dense or sparse."""
+        """W (n, n) of the rows x (n, d): symmetric, non-negative, dense or sparse."""
 
     def label(self, X: Rows, seed: int) -> Labels:
         x = torch.from_numpy(X).to(choose_device(self.device))

@@ -25,8 +25,8 @@ TINY = float(np.finfo(np.float64).tiny)
 
 
 def _reach(X: Rows) -> float:
-    """The largest absolute value, by which rows are divided: memberships do not depend on the scale, and squares could
-    overflow."""
+    """The largest absolute value. Rows are divided by it, because their squares could overflow; memberships do not
+    depend on the scale."""
     return max(float(np.abs(X).max()), TINY)
 
 
@@ -35,7 +35,7 @@ class FuzzyCMeans(ClassicalClusterer):
     """Fuzzy c-means from a k-means++ start; each row is labelled by its largest membership.
 
     Args:
-        m: fuzziness above 1; near 1 it is k-means, and a large m draws all centres to the mean.
+        m: fuzziness above 1; near 1 the method is k-means, and with a large m all centres move to the mean.
         max_iter: maximal number of iterations.
         tol: stop when no membership changes by more than this.
     """
@@ -79,11 +79,11 @@ class FuzzyCMeans(ClassicalClusterer):
         return np.exp(self._log_memberships(X, self.cluster_centers_))
 
     def _log_memberships(self, X: Rows, centers: Rows) -> NDArray[np.float64]:
-        # As a softmax of -log |x - c|^2 / (m - 1), a row that sits on a centre needs no case of its own.
+        # a softmax of -log |x - c|² / (m - 1): a row that is equal to a centre needs no special case
         unit = max(_reach(X), _reach(centers))
         distances = np.maximum(cdist(X / unit, centers / unit, "sqeuclidean"), TINY)  # (n, k)
         return log_softmax(-np.log(distances) / (self.m - 1), axis=1)
 
     def _centers(self, X: Rows, log_u: NDArray[np.float64]) -> NDArray[np.float64]:
-        # u^m over its sum as a softmax over rows: a centre far from every row does not become 0 / 0.
+        # u^m / Σ u^m as a softmax over rows: a centre far from all rows does not become 0 / 0
         return softmax(self.m * log_u, axis=0).T @ X

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .clusterer import ClassicalClusterer, Labels, Rows, hyperparameters, knob
 
-FLOOR = 1e-3  # of a variance, as a share of the data's own: pixels that are always black have none, at any scale of X
+MIN_VARIANCE = 1e-3  # smallest variance, as a share of that of the data: pixels that are always black have none
 
 
 @hyperparameters
@@ -26,7 +26,7 @@ class GMM(ClassicalClusterer):
     max_iter: int = knob(300, low=1)
 
     def label(self, X: Rows, seed: int) -> Labels:
-        floor = max(FLOOR * float(X.var(axis=0).mean()), 1e-12)
+        floor = max(MIN_VARIANCE * float(X.var(axis=0).mean()), 1e-12)
         self.mixture_ = GaussianMixture(
             self.n_clusters, covariance_type="diag", reg_covar=floor, max_iter=self.max_iter, random_state=seed
         )

@@ -1,7 +1,7 @@
 """ACAL and ACWL: the two nearest clusters merge until k are left.
 
 Jain, Murty, Flynn: "Data Clustering: A Review", ACM Computing Surveys 1999. The distance of a merged cluster a ∪ b from
-another is the mean of theirs, by rows or by halves::
+another is a weighted or a plain mean::
 
     average:   d(a ∪ b, c) = (|a| d(a, c) + |b| d(b, c)) / (|a| + |b|)
     weighted:  d(a ∪ b, c) = (d(a, c) + d(b, c)) / 2

@@ -1,4 +1,4 @@
-"""LRR: low rank representation, robust against outlying rows.
+"""LRR: low rank representation, robust against outliers.
 
 Liu, Lin, Yan, Sun, Yu, Ma: "Robust Recovery of Subspace Structures by Low-Rank Representation", TPAMI 2013. With the
 rows of X as columns::
@@ -6,7 +6,7 @@ rows of X as columns::
     min |Z|_* + λ |E|_{2,1}   such that   X = X Z + E
 
 by the inexact method of augmented Lagrange multipliers. With X = P S Qᵀ the solution is Z = Q Z~, and in the
-coordinates P the problem has r x n unknowns in the place of n x n::
+coordinates P the problem has r x n instead of n x n unknowns::
 
     min |Z~|_* + λ |E|_{2,1}   such that   S Qᵀ = S Z~ + E
 
@@ -28,11 +28,11 @@ from torch import Tensor
 
 from .clusterer import AffinityClusterer, hyperparameters, knob
 
-FIRST, LAST, FACTOR = 1e-2, 1e6, 1.05  # of μ
+FIRST, LAST, FACTOR = 1e-2, 1e6, 1.05  # of μ: its first and its largest value, and ρ
 
 
 class Solution(NamedTuple):
-    """Z = Q Z~ without its n x n entries, and what certifies it."""
+    """Z = Q Z~ by its factors, and what is needed to check that it is optimal."""
 
     q: Tensor  # (n, r)
     z: Tensor  # Z~ (r, n)
@@ -40,7 +40,7 @@ class Solution(NamedTuple):
     y: Tensor  # Y1 (r, n), the multiplier of the constraint
     s: Tensor  # (r,)
     n_iter: int
-    gap: float  # by which the constraints are missed, the largest entry
+    gap: float  # the largest absolute value of the residuals of the constraints
 
 
 @hyperparameters
@@ -50,7 +50,7 @@ class LRR(AffinityClusterer):
     Args:
         weight: λ, the weight of the errors, for rows of unit length. A smaller value treats more rows as outliers.
         max_iter: maximal number of iterations.
-        tol: stop when all constraints hold up to this.
+        tol: stop when all constraints hold up to this error.
     """
 
     squares: ClassVar[float] = 2
@@ -95,13 +95,13 @@ def low_rank_representation(x: Tensor, weight: float, max_iter: int = 500, tol: 
 
 
 def shrink_spectrum(m: Tensor, by: float) -> Tensor:
-    """Singular values less `by`, none below zero, of a matrix (r, n) with few rows."""
+    """A matrix (r, n) with few rows, its singular values s replaced by max(0, s - by)."""
     squared, u = torch.linalg.eigh(m @ m.T)
     s = squared.clamp_min(torch.finfo(m.dtype).tiny).sqrt()
     return (u * (1 - by / s).clamp_min(0)) @ (u.T @ m)
 
 
 def shrink_columns(m: Tensor, by: float) -> Tensor:
-    """Lengths of the columns less `by`, none below zero."""
+    """The columns, their lengths l replaced by max(0, l - by)."""
     length = m.norm(dim=0).clamp_min(torch.finfo(m.dtype).tiny)
     return m * (1 - by / length).clamp_min(0)

@@ -6,7 +6,7 @@ With the rows of X as columns::
     min |C|_* + τ/2 |X - X C|²,   W = |C| + |C|ᵀ
     C = U max(0, 1 - 1/(τ S²)) Uᵀ,   X = U S Vᵀ with rows in U
 
-so directions with less than 1/τ of squared length in all rows are dropped, and the others shrink.
+so directions whose squared singular value is below 1/τ are dropped, and the others shrink.
 """
 
 from typing import ClassVar
@@ -37,5 +37,5 @@ class LRSC(AffinityClusterer):
         return (u * (1 - 1 / (self.tau * s**2))) @ u.T
 
     def affinity(self, x: Tensor) -> Tensor:
-        """`|C| + |C|ᵀ`, of a C that is symmetric."""
+        """`|C| + |C|ᵀ` = 2 |C|, because C is symmetric."""
         return 2 * self.coefficients(x).abs_()

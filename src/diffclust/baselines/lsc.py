@@ -7,7 +7,8 @@ its r nearest of p landmarks u, which are rows drawn at random (LSC-R) or the ce
     Z^ = Z D^-½,   D = diag(Zᵀ1)
 
 The graph of rows is W = Z^ Z^ᵀ, whose degrees are one: its eigenvectors are the left singular vectors of Z^ (n, p),
-found from a p x p matrix. Rows of the first k, at unit length, go to k-means. Time and memory grow with n p.
+found from a p x p matrix. The rows of the first k, scaled to length one, are clustered by k-means. Time and
+memory grow with n p.
 """
 
 from typing import Literal
@@ -23,8 +24,8 @@ from ..nn.kmeans import lloyd
 from .clusterer import ClassicalClusterer, Labels, Rows, check_device, hyperparameters, knob
 from .cut import group
 
-BLOCK = 2**24  # distances held at a time
-ROUNDS = 5  # of k-means for landmarks, the authors'
+DISTANCES_AT_ONCE = 2**24  # distances computed at a time
+KMEANS_STEPS = 5  # of the k-means that finds landmarks, as in the authors' code
 
 
 @hyperparameters
@@ -49,8 +50,8 @@ class LSC(ClassicalClusterer):
         return 16 * p**2 + 16 * n * min(p, self.n_neighbors)
 
     def label(self, X: Rows, seed: int) -> Labels:
-        # distances to landmarks are sorted, not subtracted: single precision does
-        X = X / max(np.abs(X).max(), np.finfo(X.dtype).tiny)  # units do not count, and single precision has them all
+        # distances to landmarks are only compared, so single precision is enough
+        X = X / max(np.abs(X).max(), np.finfo(X.dtype).tiny)  # no overflow in float32
         x = torch.from_numpy(np.asarray(X - X.mean(0), np.float32)).to(choose_device(self.device))
         landmarks = self.choose(x, seed)
         z = codes(x, landmarks, min(self.n_neighbors, len(landmarks)))
@@ -61,12 +62,15 @@ class LSC(ClassicalClusterer):
         """The landmarks (p, d) of the rows x (n, d)."""
         p = min(self.n_landmarks, len(x))
         drawn = x[torch.randperm(len(x), generator=torch.Generator().manual_seed(seed))[:p].to(x.device)]
-        return drawn if self.landmarks == "random" else lloyd(x, drawn, max_iter=ROUNDS).centers
+        return drawn if self.landmarks == "random" else lloyd(x, drawn, max_iter=KMEANS_STEPS).centers
 
 
 def codes(x: Tensor, landmarks: Tensor, r: int) -> sp.csr_array:
-    """Z (n, p), r entries a row; h is the mean distance to the r nearest."""
-    near = [torch.cdist(part, landmarks).topk(r, largest=False) for part in x.split(max(1, BLOCK // len(landmarks)))]
+    """Z (n, p), with r nonzero entries per row; h is the mean distance to the r nearest landmarks."""
+    near = [
+        torch.cdist(part, landmarks).topk(r, largest=False)
+        for part in x.split(max(1, DISTANCES_AT_ONCE // len(landmarks)))
+    ]
     distance = torch.cat([each.values for each in near]).double()
     places = torch.cat([each.indices for each in near]).cpu().numpy()
     width = distance.mean().clamp_min(torch.finfo(x.dtype).tiny)
@@ -76,7 +80,7 @@ def codes(x: Tensor, landmarks: Tensor, r: int) -> sp.csr_array:
 
 
 def left_singular_vectors(z: sp.csr_array, k: int) -> np.ndarray:
-    """The first k of Z D^-½, (n, k)."""
+    """The first k left singular vectors of Z D^-½, (n, k)."""
     degree = np.asarray(z.sum(0)).ravel()
     scaled = z @ sp.diags_array(1 / np.sqrt(np.where(degree > 0, degree, np.inf)))
     values, right = np.linalg.eigh((scaled.T @ scaled).toarray())

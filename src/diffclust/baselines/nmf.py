@@ -1,4 +1,4 @@
-"""NMF: non-negative matrix factorisation, and NMF-LP, which gives near rows similar codes.
+"""NMF: non-negative matrix factorisation, and NMF-LP, in which rows near each other get similar codes.
 
 `NMF`: Xu, Liu, Gong: "Document Clustering Based on Non-negative Matrix Factorization", SIGIR 2003. Of rows X >= 0::
 
@@ -10,7 +10,7 @@ of rows, H = WᵀX, and L = D - S is the Laplacian of the graph S of nearest row
     min |X - V WᵀX|² + λ tr(VᵀLV)
     W <- W * (K V) / (K W VᵀV),     V <- V * (K W + λ S V) / (V WᵀK W + λ D V)
 
-neither of which ever raises the objective. K is only multiplied with: memory grows with n.
+Neither update increases the objective. Only products with K are needed, so memory grows linearly with n.
 """
 
 import warnings
@@ -28,7 +28,7 @@ from ..methods.ssc import unit_length
 from .clusterer import ClassicalClusterer, Labels, Rows, check_device, hyperparameters, knob
 from .cut import degrees, group, neighbour_graph
 
-SOFT = 0.2  # added to the k-means start: what is zero stays zero
+SOFTENING = 0.2  # added to the k-means memberships at the start: an entry that is zero would stay zero
 
 
 @hyperparameters
@@ -36,7 +36,7 @@ class NMF(ClassicalClusterer):
     """Non-negative matrix factorisation.
 
     Args:
-        max_iter: iterations at most.
+        max_iter: maximal number of iterations.
     """
 
     signed: ClassVar[bool] = False
@@ -47,7 +47,7 @@ class NMF(ClassicalClusterer):
         scale = X.max() or 1.0
         factors = decomposition.NMF(self.n_clusters, max_iter=self.max_iter, random_state=seed)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # labels settle long before the factors
+            warnings.simplefilter("ignore", ConvergenceWarning)  # the labels stop changing long before the factors do
             v = factors.fit_transform(X / scale)
         self.n_iter_ = factors.n_iter_
         self.components_ = scale * factors.components_
@@ -61,13 +61,13 @@ class Factors(NamedTuple):
 
 @hyperparameters
 class NMFLP(ClassicalClusterer):
-    """Locally consistent concept factorisation, of rows at unit length, from a k-means start.
+    """Locally consistent concept factorisation, of rows scaled to length one, from a k-means start.
 
     Args:
-        weight: λ, of the graph.
-        n_neighbors: of the graph.
-        max_iter: iterations.
-        device: where: "auto", "cpu", "cuda", ...
+        weight: λ, the weight of the graph.
+        n_neighbors: number of neighbours in the graph.
+        max_iter: number of iterations.
+        device: device of the computation: "auto", "cpu", "cuda", ...
     """
 
     signed: ClassVar[bool] = False
@@ -85,17 +85,19 @@ class NMFLP(ClassicalClusterer):
             factors = step(x, graph, factors, self.weight)
         self.n_iter_ = self.max_iter
         w, v = factors
-        length = (x.T @ w).norm(dim=0)  # of the parts: w and v may trade it
+        length = (x.T @ w).norm(dim=0)  # of the parts: scaling w up and v down would not change the product
         return (v * length).argmax(1).cpu().numpy()
 
     def start(self, x: Tensor, seed: int) -> Factors:
-        """Means of the clusters of k-means, and who is in them, softened."""
-        member = F.one_hot(torch.from_numpy(group(x, self.n_clusters, seed)).to(x.device), self.n_clusters).to(x) + SOFT
+        """W and V from k-means: W gives the means of the clusters, V the softened memberships."""
+        member = (
+            F.one_hot(torch.from_numpy(group(x, self.n_clusters, seed)).to(x.device), self.n_clusters).to(x) + SOFTENING
+        )
         return Factors(member / member.sum(0), member)
 
 
 def step(x: Tensor, graph: Tensor, factors: Factors, weight: float) -> Factors:
-    """Both updates; 0 / 0 is 0."""
+    """Both updates, with 0 / 0 = 0."""
     w, v = factors
     tiny = torch.finfo(x.dtype).tiny
     w = w * (x @ (x.T @ v)) / (x @ (x.T @ w) @ (v.T @ v)).clamp_min(tiny)

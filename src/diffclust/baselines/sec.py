@@ -1,4 +1,4 @@
-"""SEC: spectral embedded clustering. The spectral coordinates are also nearly linear in the rows.
+"""SEC: spectral embedded clustering, whose spectral coordinates are nearly a linear function of the rows.
 
 Nie, Zeng, Tsang, Xu, Zhang: "Spectral Embedded Clustering: A Framework for In-Sample and Out-of-Sample Spectral
 Clustering", TNN 2011. With rows X, the normalised Laplacian L of the graph of nearest rows, and FᵀF = I::
@@ -9,7 +9,8 @@ V and b have a closed form, and with the centred rows Xc and the centring H, F h
 
     L + μ ( H - Xc (XcᵀXc + γI)^-1 Xcᵀ )
 
-which is only multiplied with: memory grows with n. Rows of F, at unit length, then go to k-means.
+Only products with it are needed, so memory grows linearly with n. The rows of F, scaled to length one, are clustered by
+k-means.
 """
 
 import torch
@@ -26,10 +27,10 @@ class SEC(ClassicalClusterer):
     """Spectral embedded clustering.
 
     Args:
-        weight: μ, of the linear part; 0 is spectral clustering.
+        weight: μ, the weight of the linear part; 0 is spectral clustering.
         ridge: γ, times the mean squared length of a centred row.
-        n_neighbors: of the graph.
-        device: where: "auto", "cpu", "cuda", ...
+        n_neighbors: number of neighbours in the graph.
+        device: device of the computation: "auto", "cpu", "cuda", ...
     """
 
     weight: float = knob(1.0, low=0)
@@ -43,7 +44,7 @@ class SEC(ClassicalClusterer):
 
     def coordinates(self, x: Tensor, seed: int) -> Tensor:
         """F (n, k) of the rows x (n, d)."""
-        x = x / x.abs().amax().clamp_min(torch.finfo(x.dtype).tiny)  # units do not count, and squares stay finite
+        x = x / x.abs().amax().clamp_min(torch.finfo(x.dtype).tiny)  # so that squares stay finite
         graph = neighbour_graph(x, self.n_neighbors, seed)
         times, scale = product(graph), inverse_root(degrees(graph))
         xc = x - x.mean(0)

@@ -22,7 +22,7 @@ from ..methods.ssc import unit_length
 from .clusterer import ClassicalClusterer, Labels, Rows, check_device, hyperparameters, knob
 from .lrr import LRR
 
-BLOCK = 4096  # rows classified at a time
+ROWS_AT_ONCE = 4096  # rows classified at a time
 
 
 @hyperparameters
@@ -65,12 +65,12 @@ class SLRR(ClassicalClusterer):
         sample = unit_length(torch.from_numpy(self.sample_)).to(device)
         member = F.one_hot(torch.from_numpy(self.sample_labels_).to(device), self.n_clusters).to(sample)
         parts = [residuals(unit_length(part.to(device)), sample, member, self.ridge).argmin(1).cpu()
-                 for part in torch.from_numpy(X).split(BLOCK)]  # fmt: skip
+                 for part in torch.from_numpy(X).split(ROWS_AT_ONCE)]  # fmt: skip
         return torch.cat(parts).numpy()
 
 
 def residuals(x: Tensor, sample: Tensor, member: Tensor, ridge: float) -> Tensor:
-    """|x - Dᵀ δ_j(c)| / |δ_j(c)|, (b, k): infinite where a cluster says nothing."""
+    """|x - Dᵀ δ_j(c)| / |δ_j(c)|, (b, k); infinite if δ_j(c) = 0."""
     # (D Dᵀ + γI)^-1 D = D (DᵀD + γI)^-1: the smaller of the two systems, d x d
     d = sample.shape[1]
     gram = sample.T @ sample + ridge * torch.eye(d, dtype=x.dtype, device=x.device)

@@ -1,4 +1,4 @@
-"""SMR: smooth representation. Near rows get similar coefficients.
+"""SMR: smooth representation, in which rows near each other get similar coefficients.
 
 Hu, Lin, Feng, Zhou: "Smooth Representation Clustering", CVPR 2014. With the rows of X as columns, and the Laplacian L
 of the graph of nearest rows, L~ = L + εI::
@@ -19,7 +19,7 @@ from torch import Tensor
 from .clusterer import AffinityClusterer, hyperparameters, knob
 from .cut import degrees, neighbour_graph
 
-EPSILON = 0.01  # ε, the authors'
+EPSILON = 0.01  # ε, as in the authors' code
 
 
 @hyperparameters
@@ -27,8 +27,8 @@ class SMR(AffinityClusterer):
     """Smooth representation clustering.
 
     Args:
-        alpha: α, of the fit, for rows of unit length.
-        n_neighbors: of the graph.
+        alpha: α, the weight of the fit, for rows of unit length.
+        n_neighbors: number of neighbours in the graph.
         power: γ.
     """
 

@@ -6,9 +6,9 @@
 
 `Spectral`: Shi, Malik: "Normalized Cuts and Image Segmentation", TPAMI 2000, on the graph of nearest neighbours::
 
-    W = (A + Aᵀ)/2,   A_ij = 1 where j is among the nearest of i
+    W = (A + Aᵀ)/2,   A_ij = 1 if row j is one of the nearest of row i
 
-which is sparse, so that memory and time of a step grow with n. Both are cut as in `cut.py`.
+which is sparse, so that memory and the time of a step grow linearly with n. Both are cut as in `cut.py`.
 """
 
 from typing import ClassVar
@@ -24,8 +24,8 @@ from ..nn.ops import squared_distances
 from .clusterer import AffinityClusterer, ClassicalClusterer, Labels, Rows, check_device, hyperparameters, knob
 from .cut import cut, neighbour_graph
 
-MANY = 20_000  # rows from which single precision has to do
-SHARE = 0.1  # of a mean cluster's size: a smaller piece of the graph is no cluster
+FLOAT32_FROM = 20_000  # rows from which the eigenvectors are computed in single precision
+MIN_SHARE = 0.1  # of the mean cluster size: a smaller component of the graph is no cluster
 
 
 @hyperparameters
@@ -67,7 +67,7 @@ class Spectral(ClassicalClusterer):
 
     def label(self, X: Rows, seed: int) -> Labels:
         x = torch.from_numpy(X).to(choose_device(self.device))
-        if len(X) > MANY:
+        if len(X) > FLOAT32_FROM:
             x = x.float()
         graph = neighbour_graph(x, self.n_neighbors, seed)
         kept = large_pieces(graph, self.n_clusters)
@@ -82,9 +82,10 @@ class Spectral(ClassicalClusterer):
 
 
 def large_pieces(graph: Tensor, k: int) -> np.ndarray:
-    """Which rows are in a piece of the graph that may be a cluster, (n,); all, where hardly any is."""
+    """Which rows are in a component of the graph that is large enough for a cluster, (n,); all rows, if fewer than
+    k rows are."""
     n = len(graph)
     rows, columns = graph.indices().cpu().numpy()
     piece = connected_components(coo_array((np.ones(len(rows)), (rows, columns)), shape=(n, n)), directed=False)[1]
-    kept = np.bincount(piece)[piece] >= SHARE * n / k
+    kept = np.bincount(piece)[piece] >= MIN_SHARE * n / k
     return kept if kept.sum() >= k else np.ones(n, dtype=bool)

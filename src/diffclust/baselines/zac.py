@@ -5,13 +5,13 @@ steps P = D^-1 W, `W_ij = exp(-|x_i - x_j|² / σ²)`, the zeta function of a cl
 
     log ζ_C(z) = -log det(I - z P_C),     log ζ_C - log ζ_{C less i} = log [(I - z P_C)^-1]_ii =: l_i(C)
 
-The mean of l_i(C) over C is how popular its rows are in it. Beginning with rows and their nearest ones, the two
-clusters merge that gain most by it::
+The popularity of a cluster is the mean of l_i(C) over its rows. The first clusters are the rows together with their
+nearest rows; then the two clusters merge that gain most popularity::
 
     mean_{i in a} l_i(a ∪ b) - l_i(a)   +   mean_{i in b} l_i(a ∪ b) - l_i(b)
 
-With z = 0.01 cycles of five steps and more weigh less than 1e-10, and [(I - zP)^-1]_ii = 1 + z²(P²)_ii + z³(P³)_ii +
-z⁴(P⁴)_ii is all there is. Only clusters with an edge between them can gain.
+With z = 0.01 cycles of five and more steps have a weight below 1e-10, so [(I - zP)^-1]_ii = 1 + z²(P²)_ii + z³(P³)_ii +
+z⁴(P⁴)_ii. Only clusters with an edge between them can gain.
 """
 
 import heapq
@@ -29,24 +29,25 @@ from ..engine.runtime import seeded
 from ..nn.neighbours import nearest_neighbours
 from .clusterer import ClassicalClusterer, Labels, Rows, hyperparameters, knob
 
-Z = 0.01  # z, the authors'
-NEAR, SIMILAR = 3, 0.95  # σ: two rows as far apart as the three nearest are in the mean have this weight
-SMALL = 300  # rows up to which a cluster's steps are a dense matrix
+Z = 0.01  # z, as in the authors' code
+# σ²: two rows whose squared distance is the mean of those to the SCALE_NEIGHBOURS nearest have the weight SCALE_WEIGHT
+SCALE_NEIGHBOURS, SCALE_WEIGHT = 3, 0.95
+DENSE_UP_TO = 300  # rows of a cluster up to which P_C is a dense matrix
 
 
 @hyperparameters
 class ZAC(ClassicalClusterer):
-    """Agglomerative clustering by the zeta function of a graph. No randomness.
+    """Agglomerative clustering by the zeta function of a graph. It draws no random numbers.
 
     Args:
-        n_neighbors: of the graph.
+        n_neighbors: number of neighbours in the graph.
     """
 
     n_neighbors: int = knob(20, low=1)
 
     def label(self, X: Rows, seed: int) -> Labels:
         graph = Walk.of(X, self.n_neighbors, seed)
-        parts = graph.nearest_ones()
+        parts = graph.nearest_components()
         if parts.max() + 1 < self.n_clusters:
             parts = np.arange(len(X))
         merging = Merging(graph, [np.flatnonzero(parts == c) for c in range(parts.max() + 1)])
@@ -60,37 +61,37 @@ class ZAC(ClassicalClusterer):
 
 @dataclass
 class Walk:
-    """P: each row's nearest others (n, m), nearest first, and the probabilities of a step to them."""
+    """The random walk P: the nearest rows of each row (n, m), nearest first, and the probabilities of steps to them."""
 
     places: NDArray[np.int64]
     values: NDArray[np.float64]
 
     def __post_init__(self) -> None:
-        self.position = np.full(len(self.places), -1)  # of rows in a cluster, while it is looked at
+        self.position = np.full(len(self.places), -1)  # scratch space of `within`: positions of rows in a cluster
 
     @classmethod
     def of(cls, X: Rows, n_neighbors: int, seed: int) -> "Walk":
         x = torch.from_numpy(X)
-        with seeded(seed, x.device):  # rows of large data are sorted into cells by k-means
+        with seeded(seed, x.device):  # with many rows the search uses k-means, which draws random numbers
             near = nearest_neighbours(x, min(n_neighbors, len(X) - 1))
         squared = near.distance.square().numpy()
-        sigma = squared[:, :NEAR].mean() / -np.log(SIMILAR) or 1.0
+        sigma = squared[:, :SCALE_NEIGHBOURS].mean() / -np.log(SCALE_WEIGHT) or 1.0
         return cls(near.places.numpy(), softmax(-squared / sigma, axis=1))
 
-    def nearest_ones(self) -> NDArray[np.int64]:
-        """The piece each row is in, on the graph of each row's nearest one."""
+    def nearest_components(self) -> NDArray[np.int64]:
+        """The component of each row in the graph that links each row with its nearest row."""
         n = len(self.places)
         links = sp.csr_array((np.ones(n), self.places[:, 0].copy(), np.arange(n + 1)), shape=(n, n))
         return connected_components(links, directed=False)[1].astype(np.int64)
 
     def within(self, rows: NDArray[np.int64]) -> Any:
-        """P_C (m, m) of the cluster of these rows, sparse where it is large."""
+        """P_C (m, m) of the cluster of these rows, sparse if the cluster is large."""
         m = len(rows)
         self.position[rows] = np.arange(m)
         columns = self.position[self.places[rows]]
         self.position[rows] = -1
         here, there = np.nonzero(columns >= 0)
-        if m <= SMALL:
+        if m <= DENSE_UP_TO:
             dense = np.zeros((m, m))
             dense[here, columns[here, there]] = self.values[rows][here, there]
             return dense
@@ -106,7 +107,7 @@ class Walk:
 
 @dataclass
 class Merging:
-    """Clusters by number, what each has alone, who is beside whom, and the gains of pairs, largest first."""
+    """Clusters by number, the popularity of each, which of them share an edge, and a heap of the gains of pairs."""
 
     steps: Walk
     first: list[NDArray[np.int64]]
@@ -127,13 +128,13 @@ class Merging:
         heapq.heapify(self.gains)
 
     def gain(self, a: int, b: int) -> float:
-        """What a and b add to one another."""
+        """What a and b gain if they merge."""
         both = self.steps.popularity(np.concatenate([self.members[a], self.members[b]]))
         size = len(self.members[a])
         return float(both[:size].mean() - self.alone[a] + both[size:].mean() - self.alone[b])
 
     def until(self, k: int) -> None:
-        """Merge until k clusters are left, or none that touch."""
+        """Merge until k clusters are left, or none that share an edge."""
         number = len(self.first)
         while len(self.members) > k and self.gains:
             _, a, b = heapq.heappop(self.gains)
@@ -151,7 +152,7 @@ class Merging:
 
 
 def join_apart(X: Rows, members: dict[int, NDArray[np.int64]], k: int) -> None:
-    """Where more than k clusters are left without an edge between them, the smallest joins the one of nearest mean."""
+    """While there are more than k clusters, the smallest joins the one with the nearest mean."""
     means = {c: X[rows].mean(0) for c, rows in members.items()}
     while len(members) > k:
         small = min(members, key=lambda c: len(members[c]))

@@ -1,4 +1,4 @@
-"""The command. Everything heavy is imported when a command runs, so that --help answers at once."""
+"""The command `diffclust`. Slow imports happen when a command runs, so that --help answers at once."""
 
 import contextlib
 import io
@@ -12,7 +12,7 @@ import typer
 
 from .. import __version__
 from .comparing import compare, demo, methods
-from .errors import Wrong, complaint, say, show_warning
+from .errors import UsageError, message_and_code, say, show_warning
 from .explaining import explain, report
 from .fitting import describe, fit, predict
 from .reproducing import reproduce
@@ -20,7 +20,7 @@ from .sigterm import TERMINATED, Terminated, sigterm_raises
 
 __all__ = ["app", "main"]
 
-CTRL_C = 130  # typer's number for it
+TYPER_INTERRUPTED = 130  # exit code that typer gives for Ctrl-C
 
 app = typer.Typer(
     pretty_exceptions_enable=False,
@@ -42,7 +42,7 @@ def _root(
     ] = False,
 ) -> None:
     if context.invoked_subcommand != "fit" and int(os.environ.get("LOCAL_WORLD_SIZE", 1)) > 1:  # torchrun's
-        raise Wrong(f"{context.invoked_subcommand}: only 'fit' can run in several processes.")
+        raise UsageError(f"{context.invoked_subcommand}: only 'fit' can run in several processes.")
 
 
 for command in (methods, describe, fit, predict, explain, report, compare, demo, reproduce):  # as --help lists them
@@ -50,44 +50,44 @@ for command in (methods, describe, fit, predict, explain, report, compare, demo,
 
 
 def main() -> None:
-    """Exit codes: 0, 1 (it failed, or was stopped by Ctrl-C, however often), 2 (you asked wrongly), 3 (--strict), 143
-    (stopped by SIGTERM). One line an error; DIFFCLUST_TRACEBACK=1 shows more."""
+    """Exit codes: 0, 1 (failed, or stopped by Ctrl-C), 2 (wrong usage), 3 (--strict), 143 (stopped by SIGTERM). An
+    error is one line; DIFFCLUST_TRACEBACK=1 shows the traceback."""
     try:
         try:
             with sigterm_raises():
                 code = _run()
         except KeyboardInterrupt:
-            code = CTRL_C
+            code = TYPER_INTERRUPTED
         except Terminated as stop:
             say(f"stopped by SIGTERM.{stop}")
             code = TERMINATED
         _no_more_ctrl_c()
-    except KeyboardInterrupt:  # when all was done already: the code is what it was
+    except KeyboardInterrupt:  # the command had ended: its exit code stays
         _no_more_ctrl_c()
-    if code == CTRL_C:
+    if code == TYPER_INTERRUPTED:
         say("stopped")
         code = 1
     sys.exit(code or 0)
 
 
 def _no_more_ctrl_c() -> None:
-    """On the way out there is nothing left to stop."""
-    with contextlib.suppress(ValueError):  # in a thread
+    """Ignore Ctrl-C while the process exits."""
+    with contextlib.suppress(ValueError):  # not in the main thread
         signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _run() -> int | None:
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # names of files are in any encoding, and none ends a command
+        sys.stdout.reconfigure(errors="backslashreplace")  # names of files may be in any encoding
     with warnings.catch_warnings():
         warnings.showwarning = show_warning
         try:
             return app(sys.argv[1:] or ["--help"], prog_name="diffclust", standalone_mode=False)
         except typer.Abort:
-            return CTRL_C
+            return TYPER_INTERRUPTED
         except Exception as error:
             if os.environ.get("DIFFCLUST_TRACEBACK"):
                 raise
-            text, code = complaint(error)
+            text, code = message_and_code(error)
             say(text)
             return code

@@ -10,7 +10,7 @@ import typer
 
 from ..extras import extra
 from ..methods import METHODS, TRANSDUCTIVE
-from .errors import Wrong, say
+from .errors import UsageError, say
 from .folders import Source, beside
 from .options import (
     Clusters,
@@ -33,11 +33,11 @@ from .tables import print_table, print_unlabelled
 if TYPE_CHECKING:
     import numpy as np
 
-    from .workers import Ran, Task
+    from .workers import RunResult, Task
 
 UNITS = """Columns have different units: the classical methods and the silhouette see each in its own unit,
 as TELL does, so that none outweighs the others."""
-COSTS = (("seconds", 1), ("gigabytes", 2))  # and how many digits of them
+COSTS = (("seconds", 1), ("gigabytes", 2))  # and the number of digits shown
 
 
 def methods() -> None:
@@ -87,7 +87,7 @@ def compare(
     check_there(data)
     wishes = wishes_of(column, skip)
     from ..reading.files import read
-    from .workers import Contest, Task, run_all
+    from .workers import RunInputs, Task, run_all
 
     X, y = sampled(*read(data, label=label)[:2])
     rows, scaled = rows_for_all(X, wishes)
@@ -95,8 +95,8 @@ def compare(
     if methods.strip() == "all":
         names = fitting(names, rows, k)
     tasks = [Task(name, seed) for name in names for seed in range(seeds)]
-    contest = Contest(X, rows, k, device, wishes)
-    finished = dict(run_all(contest, tasks, at_once(device) if jobs is None else jobs, time_limit))
+    inputs = RunInputs(X, rows, k, device, wishes)
+    finished = dict(run_all(inputs, tasks, default_jobs(device) if jobs is None else jobs, time_limit))
     runs = [run_of(task, finished[task], rows, y) for task in tasks]
     say_failures(runs)
     stability = {name: agreement([finished[Task(name, seed)].labels for seed in range(seeds)]) for name in names}
@@ -113,7 +113,7 @@ def compare(
 
 
 def sampled(X: Any, y: Any) -> tuple[Any, Any]:
-    """The rows; of a file too large to be read whole those that were kept of it, which is said."""
+    """The rows and their labels. Of a file too large to be read whole, the sample that was kept, with a message."""
     from ..reading.large_tables import TextTable
 
     if not isinstance(X, TextTable):
@@ -127,7 +127,7 @@ def sampled(X: Any, y: Any) -> tuple[Any, Any]:
 
 
 def names_of(methods: str) -> list[str]:
-    """The methods asked for, the classical ones first: they are quick, and what is wrong shows at once."""
+    """The names of the methods to compare, the classical ones first: they are fast, so errors show early."""
     from ..baselines import BASELINES
 
     known = list(dict.fromkeys([*BASELINES, *(method.name for method in (*TRANSDUCTIVE, *METHODS))]))
@@ -137,21 +137,21 @@ def names_of(methods: str) -> list[str]:
     unknown = [name for name in names if name not in known]
     if unknown or not names:
         close = guess(unknown[0], known) if unknown else ""
-        raise Wrong(f"Unknown method {', '.join(unknown)!r}{close}: choose from {', '.join(known)}, or all.")
+        raise UsageError(f"Unknown method {', '.join(unknown)!r}{close}: choose from {', '.join(known)}, or all.")
     return sorted(names, key=known.index)
 
 
 def check_rows(rows: Any, k: int) -> None:
-    """Complain of what no method could use, before any of them begins."""
+    """Raise an error for rows that no method can use, before the first one starts."""
     from sklearn.utils import check_array
 
     n = len(check_array(rows, ensure_min_samples=2))
     if not 1 <= k <= n:
-        raise Wrong(f"k={k} should be from 1 to the number of rows, {n}.")
+        raise UsageError(f"k={k} should be from 1 to the number of rows, {n}.")
 
 
 def fitting(names: list[str], rows: Any, k: int) -> list[str]:
-    """Those of the methods that can take these rows; what the others would need is said."""
+    """The methods that can handle these rows, with a message about each of the others."""
     from ..baselines import BASELINES
     from ..baselines.clusterer import GB, free_memory
 
@@ -167,8 +167,8 @@ def fitting(names: list[str], rows: Any, k: int) -> list[str]:
     return kept
 
 
-def at_once(device: str) -> int:
-    """How many processes: as many as processors, or one where they would share a GPU."""
+def default_jobs(device: str) -> int:
+    """The number of parallel processes: one per processor, or a single one on a GPU."""
     import os
 
     from ..engine.runtime import choose_device
@@ -176,19 +176,19 @@ def at_once(device: str) -> int:
     return 1 if choose_device(device).type == "cuda" else os.cpu_count() or 1
 
 
-def run_of(task: "Task", ran: "Ran", rows: Any, y: Any) -> dict[str, Any]:
-    """A run as a line; None for what is not known."""
+def run_of(task: "Task", result: "RunResult", rows: Any, y: Any) -> dict[str, Any]:
+    """A run as a row of the table; None for unknown values."""
     from ..metrics import silhouette
 
     line = {**task._asdict(), **dict.fromkeys(() if y is None else ("ACC", "NMI", "ARI")), "silhouette": None}
-    if ran.labels is not None:
-        line |= {**({} if y is None else scores_of(y, ran.labels)), "silhouette": silhouette(rows, ran.labels)}
-    memory = None if ran.labels is None else round(ran.memory / 1e9, 3)
-    return {**line, "seconds": round(ran.seconds, 3), "gigabytes": memory, "failure": ran.failure}
+    if result.labels is not None:
+        line |= {**({} if y is None else scores_of(y, result.labels)), "silhouette": silhouette(rows, result.labels)}
+    memory = None if result.labels is None else round(result.memory / 1e9, 3)
+    return {**line, "seconds": round(result.seconds, 3), "gigabytes": memory, "failure": result.failure}
 
 
 def say_failures(runs: list[dict[str, Any]]) -> None:
-    """Why runs have no scores; an error where none has."""
+    """Print why runs have no scores. Raise an error if no run has scores."""
     failures = dict.fromkeys((run["method"], run["failure"]) for run in runs if run["failure"])
     for name, failure in failures:
         say(f"{name}: {failure}")
@@ -242,8 +242,8 @@ def demo(
 
 
 def rows_for_all(X: Any, wishes: dict[str, str] | None = None) -> tuple[Any, bool]:
-    """Rows for the classical methods and for the silhouette: images and sparse rows as they are, those of a table or an
-    array in the units that our own methods give its columns; and whether these differ from its own."""
+    """Rows for the classical methods and for the silhouette, and whether they were scaled: the columns of a table or an
+    array are scaled as our own methods scale them, images and sparse rows are not."""
     from ..estimator.networks import in_column_units
     from ..reading.tables import Columns, needs_column_types
 
@@ -256,7 +256,7 @@ def rows_for_all(X: Any, wishes: dict[str, str] | None = None) -> tuple[Any, boo
 
 
 def flat(X: Any) -> Any:
-    """Samples as rows: images flattened and scaled as ours are, sparse rows made dense."""
+    """Samples as dense rows. Integer images are scaled to [0, 1]."""
     import numpy as np
 
     if hasattr(X, "toarray"):
@@ -268,7 +268,7 @@ def flat(X: Any) -> Any:
 
 
 def scores_of(y: Any, labels: Any) -> dict[str, float]:
-    """Against the labels that are known."""
+    """Scores on the rows whose label is known."""
     from ..metrics import accuracy, ari, is_labelled, nmi
 
     known = is_labelled(y)
@@ -277,7 +277,7 @@ def scores_of(y: Any, labels: Any) -> dict[str, float]:
 
 
 def agreement(labels: list[Any]) -> float | None:
-    """Stability: the mean adjusted Rand index of two seeds' labels."""
+    """Stability: the mean adjusted Rand index over pairs of seeds."""
     from itertools import combinations
     from statistics import mean
 
@@ -288,7 +288,7 @@ def agreement(labels: list[Any]) -> float | None:
 
 
 def print_runs(runs: list[dict[str, Any]], stability: dict[str, float | None]) -> None:
-    """A line a method: means and spreads over its seeds."""
+    """Print a line for each method: means and standard deviations over its seeds."""
     from statistics import mean, stdev
 
     columns = [key for key in ("ACC", "NMI", "ARI", "silhouette") if key in runs[0]]
@@ -309,7 +309,7 @@ def print_runs(runs: list[dict[str, Any]], stability: dict[str, float | None]) -
 
 
 def write_runs(out: Path, runs: list[dict[str, Any]]) -> None:
-    """Every run, a line each."""
+    """Write a line for each run."""
     import csv
 
     from ..engine.disk import atomic_write

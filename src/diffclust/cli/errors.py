@@ -1,10 +1,10 @@
-"""What the command says when something is wrong, and its exit codes: 0, 1 (it failed), 2 (you asked wrongly), 3 (it is
-done, but --strict was asked for and there are warnings)."""
+"""Error messages of the command, and its exit codes: 0, 1 (failed), 2 (wrong usage), 3 (done, but with warnings, and
+--strict is given)."""
 
 import sys
 from typing import TextIO
 
-ASKED_WRONGLY = (
+USAGE_ERRORS = (
     ValueError,
     TypeError,
     FileNotFoundError,
@@ -13,11 +13,11 @@ ASKED_WRONGLY = (
     NotADirectoryError,
     PermissionError,
 )
-UNSOUND = 3
+EXIT_WARNINGS = 3  # of --strict
 
 
-class Wrong(ValueError):
-    """You asked wrongly."""
+class UsageError(ValueError):
+    """The command was called with wrong arguments."""
 
 
 def say(text: str) -> None:
@@ -35,11 +35,11 @@ def show_warning(
     say(f"warning: {message}")
 
 
-def complaint(error: Exception) -> tuple[str, int]:
-    """What to say of an error, and the exit code."""
-    if hasattr(error, "format_message"):  # typer's own
+def message_and_code(error: Exception) -> tuple[str, int]:
+    """The message and the exit code for an error."""
+    if hasattr(error, "format_message"):  # an error of typer
         return error.format_message(), 2
     text = str(error) or type(error).__name__
     if isinstance(error, OSError) and error.filename is not None:
         text = f"{error.filename}: {error.strerror}"
-    return text, 2 if isinstance(error, ASKED_WRONGLY) else 1
+    return text, 2 if isinstance(error, USAGE_ERRORS) else 1

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..saving.folder import SETTINGS, check_folder
-from .errors import Wrong
-from .folders import Read, Source, captions_of, read_for, record_of, source_of, words_of
+from .errors import UsageError
+from .folders import ReadData, Source, captions_of, read_for, record_of, source_of, words_of
 from .options import Config, Device, Embeddings, Model, check_out, check_there
 from .tables import print_table, print_unlabelled
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 RowsArgument = Annotated[
     str | None, typer.Argument(help="Rows, as for fit; by default the data the model was fitted on.")
 ]
-SHOWN = 12  # features or contributions in a table
+LISTED = 12  # rows in a table of features or contributions
 
 
 def explain(
@@ -38,9 +38,9 @@ def explain(
 ) -> None:
     """Explain a row, a pair of rows, a cluster or the model."""
     if row is not None and cluster is not None:
-        raise Wrong("Give either --row or --cluster, not both.")
+        raise UsageError("Give either --row or --cluster, not both.")
     if pair is not None and row is None:
-        raise Wrong("--with needs --row.")
+        raise UsageError("--with needs --row.")
     check_folder(model)
     if data is not None:
         check_there(data)
@@ -111,11 +111,11 @@ def report(
             check_there(place)
     other = Path(data) if data is not None and _is_model(data) else None
     if rows is not None and other is None:
-        raise Wrong(f"{data} is not the folder of a model: to compare two, diffclust report A B [DATA].")
+        raise UsageError(f"{data} is not the folder of a model: to compare two, diffclust report A B [DATA].")
     if other is not None or new is not None:
         for option, given in (("--sample", sample), ("--layout", layout), ("--embeddings", embeddings)):
             if given is not None:
-                raise Wrong(f"{option} is for the report of one model: a comparison has no such thing.")
+                raise UsageError(f"{option} is for the report of one model: a comparison has no such thing.")
     from ..report.names import load_names
     from ..saving.load import open_model
 
@@ -153,7 +153,7 @@ def _done(path: Path) -> str:
 
 
 def _beside(source: Source, shown: Any) -> dict[str, Any]:
-    """What embeddings are shown with: the texts or the pictures they stand for."""
+    """The texts or pictures that embeddings are shown with, as arguments of the report."""
     from ..reading.frames import is_frame
     from ..reading.tables import Columns
 
@@ -180,19 +180,19 @@ def _compared(
     title: str | None,
     device: str,
 ) -> Path:
-    """The page of two models, or of one and the rows of two dates."""
+    """Write the page that compares two models, or two data sets under one model."""
     from .. import compare_models
     from ..saving.load import open_model
 
     if source.embeddings is not None:
-        raise Wrong("Models of embeddings cannot be compared by the command: use diffclust.compare_models.")
+        raise UsageError("Models of embeddings cannot be compared by the command: use diffclust.compare_models.")
     out = out or saved.folder / "comparison.html"
     later = source if new is None else source._replace(data=new)
     for read in {source.data, later.data}:
         check_out(out, folder=False, reads=read)
     second = estimator if other is None else open_model(other).estimator(device=device)
     earlier = read_for(saved, estimator, source)
-    compared: Read = earlier if new is None else read_for(saved, estimator, later)
+    compared: ReadData = earlier if new is None else read_for(saved, estimator, later)
     names = (saved.folder.name, other.name) if other is not None else (Path(source.data).stem, Path(later.data).stem)
     names = names if names[0] != names[1] else (f"{names[0]} (A)", f"{names[1]} (B)")
     found = compare_models(estimator, second, earlier.X, None if new is None else compared.X, names=names)
@@ -201,7 +201,7 @@ def _compared(
 
 
 def _terms(saved: "SavedModel", estimator: Any) -> list[str] | None:
-    """The words, where texts are all that the model was fitted on."""
+    """The words that are the features, if the model was fitted on texts."""
     words, reading = words_of(saved), getattr(estimator, "columns_", None)
     if words is not None:
         return words.terms
@@ -211,12 +211,12 @@ def _terms(saved: "SavedModel", estimator: Any) -> list[str] | None:
 def _rows(
     saved: "SavedModel", estimator: Any, data: str | None, embeddings: Path | None, *, needed: bool
 ) -> tuple[Any, list[str] | None]:
-    """X, and what to call its rows: DATA, or what the model was fitted on. Where that is not to be had, and is not
-    needed, neither."""
+    """X and the captions of its rows, from DATA or from the data of the fit. None, if these cannot be read and are not
+    needed."""
     try:
         source = source_of(saved, "explain", data, embeddings)
         read = read_for(saved, estimator, source)
-    except (FileNotFoundError, Wrong):
+    except (FileNotFoundError, UsageError):
         if needed or data is not None:
             raise
         return None, None
@@ -224,16 +224,16 @@ def _rows(
 
 
 def _row(X: Any, i: int) -> Any:
-    """One row of X, as an X of its own."""
+    """One row of X, with the dimensions of X."""
     from ..explain.tables import some_rows
 
     if not 0 <= i < X.shape[0]:
-        raise Wrong(f"row {i} should be from 0 to {X.shape[0] - 1}: there are {X.shape[0]} rows.")
+        raise UsageError(f"row {i} should be from 0 to {X.shape[0] - 1}: there are {X.shape[0]} rows.")
     return some_rows(X, [i])
 
 
 def _print_inputs(said: Any, estimator: Any, X: Any, asked: list[int], *, sparse: bool) -> None:
-    """The features that count most, with their values in the rows asked about; of a table its columns."""
+    """Print the most important features, or columns of a table, with their values in the rows asked about."""
     import numpy as np
 
     from ..explain.tables import blank_cells, shown_cell
@@ -252,7 +252,7 @@ def _print_inputs(said: Any, estimator: Any, X: Any, asked: list[int], *, sparse
         blank = [None if each is None else each[0] for each in blank]
         places = range(len(names))
         cells = [[shown_cell(reading, v, at, b) for at in places] for v, b in zip(values, blank, strict=True)]
-    order = [i for i in np.argsort(-np.abs(weights), kind="stable")[:SHOWN].tolist() if weights[i]]
+    order = [i for i in np.argsort(-np.abs(weights), kind="stable")[:LISTED].tolist() if weights[i]]
     heads = [f"row {i}" for i in asked]
     lines = [[names[i], *(row[i] for row in cells), f"{weights[i]:+.5g}"] for i in order]
     print_table([what, *heads, "counts"], lines)
@@ -260,7 +260,7 @@ def _print_inputs(said: Any, estimator: Any, X: Any, asked: list[int], *, sparse
 
 def _print_sum(said: Any, total: float) -> None:
     heaviest = said.heaviest(len(said.contributions))
-    rest = sum(value for _, value in heaviest[SHOWN:])
-    lines = [[name, f"{value:+.5g}"] for name, value in heaviest[:SHOWN]]
-    lines += [[f"{len(heaviest) - SHOWN} others", f"{rest:+.5g}"]] if len(heaviest) > SHOWN else []
+    rest = sum(value for _, value in heaviest[LISTED:])
+    lines = [[name, f"{value:+.5g}"] for name, value in heaviest[:LISTED]]
+    lines += [[f"{len(heaviest) - LISTED} others", f"{rest:+.5g}"]] if len(heaviest) > LISTED else []
     print_table(["contribution", ""], [*lines, ["bias", f"{said.bias:+.5g}"], ["sum", f"{total:+.5g}"]])

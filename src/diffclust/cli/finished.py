@@ -1,4 +1,4 @@
-"""A finished fit: what the command says of it, and the tables it writes."""
+"""A finished fit: what the command prints about it, and the tables it writes."""
 
 import csv
 import io
@@ -8,11 +8,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from .errors import UNSOUND
+from .errors import EXIT_WARNINGS
 from .tables import print_number, print_table, print_unlabelled
 
-SHOWN = ("acc", "nmi", "ari")  # of the scores; --json has them all
-CLUSTERS = ["cluster", "name", "rows", "set apart by"]
+PRINTED_SCORES = ("acc", "nmi", "ari")  # --json has all scores
+CLUSTER_COLUMNS = ["cluster", "name", "rows", "set apart by"]
 
 
 @dataclass(frozen=True)
@@ -21,8 +21,8 @@ class FinishedFit:
     data: str
     out: Path
     seconds: float
-    y: Any  # true labels, where there are any
-    clusters: list[list[str]]  # of a table or of texts: the size of each cluster, and what sets it apart
+    y: Any  # true labels, if there are any
+    clusters: list[list[str]]  # size and description of each cluster, if the data are a table or texts
 
     @property
     def interrupted(self) -> bool:
@@ -66,12 +66,12 @@ class FinishedFit:
             ["clustering loss", f"{estimator.clustering_loss_:.6g}"],
             *([["dead centres repaired", str(found["repaired"])]] if found["repaired"] else []),
             ["seconds", f"{self.seconds:.1f}"],
-            *([name.upper(), f"{100 * self.scores[name]:.2f}"] for name in SHOWN if name in self.scores),
+            *([name.upper(), f"{100 * self.scores[name]:.2f}"] for name in PRINTED_SCORES if name in self.scores),
         ]
         print_table(["", f"{type(estimator).__name__} on {self.data}"], rows)
         print_number(found.get("number"))
         if self.clusters:
-            print_table(CLUSTERS, self.named_clusters())
+            print_table(CLUSTER_COLUMNS, self.named_clusters())
         print_unlabelled(self.y)
         out = self.out
         print(f"Saved to {out}: the cluster of every row is in labels.csv there.")
@@ -85,12 +85,12 @@ class FinishedFit:
     def clusters_csv(self) -> bytes:
         text = io.StringIO(newline="")
         writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(CLUSTERS)
+        writer.writerow(CLUSTER_COLUMNS)
         writer.writerows(self.named_clusters())
         return text.getvalue().encode("utf-8", "surrogateescape")
 
     def warn(self) -> None:
-        """The reasons to doubt the clusters."""
+        """Warn of the reasons to doubt the clusters."""
         from sklearn.exceptions import ConvergenceWarning
 
         for message in self.estimator.diagnostics_["warnings"]:
@@ -99,12 +99,12 @@ class FinishedFit:
     def exit_code(self, strict: bool) -> int:
         if self.interrupted:
             return 1
-        return UNSOUND if strict and self.estimator.diagnostics_["warnings"] else 0
+        return EXIT_WARNINGS if strict and self.estimator.diagnostics_["warnings"] else 0
 
 
 def clusters_of(estimator: Any, given: Any, shown: Any) -> list[list[str]]:
-    """Of a table or of texts: the size of each cluster, and what sets it apart, by which those without a name get
-    one."""
+    """The size and description of each cluster, if the data are a table or texts. Clusters without a given name are
+    named by their description."""
     from ..explain.clusters import cluster_facts
     from ..explain.names import names_by_facts
     from ..explain.words import listing

@@ -13,9 +13,9 @@ from typing import Annotated, Any
 import typer
 
 from ..saving.folder import check_folder
-from .errors import UNSOUND, Wrong, say
+from .errors import EXIT_WARNINGS, UsageError, say
 from .finished import FinishedFit, clusters_of
-from .folders import Read, Source, beside, read_for, read_source, source_of, words_of
+from .folders import ReadData, Source, beside, read_for, read_source, source_of, words_of
 from .options import (
     ColumnOption,
     Config,
@@ -67,13 +67,13 @@ def fit(
     keep: Keep = None,
     as_json: Json = False,
     strict: Annotated[
-        bool, typer.Option("--strict", help=f"Exit with {UNSOUND} if there are warnings about the clusters.")
+        bool, typer.Option("--strict", help=f"Exit with {EXIT_WARNINGS} if there are warnings about the clusters.")
     ] = False,
     config: Config = None,
 ) -> None:
     """Cluster DATA and save the model. For N processes: torchrun --nproc-per-node=N -m diffclust fit ..."""
     if resume and checkpoint is None:
-        raise Wrong("--resume needs --checkpoint.")
+        raise UsageError("--resume needs --checkpoint.")
     wanted = number_of(k)
     check_method(method)
     check_there(data)
@@ -102,12 +102,12 @@ def fit(
             if processes.leads:
                 _check_places(data, out, checkpoint, resume)
             in_groups = Path(data).suffix == ".parquet" and Path(data).is_file() and not processes.alone
-            read = Read(Path(data), None, None) if in_groups else read_source(source, features=wishes or ())
+            read = ReadData(Path(data), None, None) if in_groups else read_source(source, features=wishes or ())
             X, y, shown = read[:3]
             if is_frame(X):
-                estimator.set_params(columns=wishes or {})  # by name, so that new rows may lie otherwise
+                estimator.set_params(columns=wishes or {})  # by name: new rows may have another order
             own = _own_columns(source, shown, keep)
-        given = estimator._read(X)  # and everything checked, before the reading is shown
+        given = estimator._read(X)  # which checks everything, before the columns are printed
         reading = given.attributes.get("columns_")
         if reading is not None and processes.leads and not as_json:
             print_reading(reading, len(given.rows), data)
@@ -133,7 +133,7 @@ def fit(
 
 
 def _check_places(data: str, out: Path, checkpoint: Path | None, resume: bool) -> None:
-    """Where the fit is to be kept: complain before the work, not after it."""
+    """Check the output folders before the fit, not after it."""
     from ..engine.distributed import times_restarted
     from ..saving.folder import LABELS
 
@@ -143,12 +143,12 @@ def _check_places(data: str, out: Path, checkpoint: Path | None, resume: bool) -
     if checkpoint is not None:
         check_out(checkpoint, folder=True, option="--checkpoint")
     if _is_begun(checkpoint) and not (resume or times_restarted()):
-        raise Wrong(f"{checkpoint} holds a checkpoint: add --resume to continue from it, or remove it.")
+        raise UsageError(f"{checkpoint} holds a checkpoint: add --resume to continue from it, or remove it.")
 
 
 def _save(finished: FinishedFit, files: dict[str, bytes], own: dict[str, list[Any]], checkpoint: Path | None) -> None:
-    """The model with `files` and the labels beside it, and with that the checkpoint is done. A fit that was stopped
-    keeps its checkpoint and leaves a model that is there as it was."""
+    """Save the model, the labels and `files`, and remove the checkpoint. After an interrupted fit the checkpoint stays,
+    and an existing model is not overwritten."""
     from ..saving.folder import CLUSTERS, LABELS, SETTINGS
     from ..saving.labels_file import as_csv
     from ..saving.save import save
@@ -176,7 +176,7 @@ def _how_to_go_on(checkpoint: Path | None) -> str:
 
 @contextmanager
 def _told_how_to_go_on(checkpoint: Path | None) -> Iterator[None]:
-    """Inside, who stops the command by SIGTERM is told."""
+    """A context in which the message of SIGTERM says how to continue."""
     try:
         yield
     except Terminated:
@@ -185,7 +185,7 @@ def _told_how_to_go_on(checkpoint: Path | None) -> Iterator[None]:
 
 @contextmanager
 def _warning_later() -> Iterator[None]:
-    """A context without warnings about the fit: `FinishedFit.warn` prints them."""
+    """A context without warnings about the fit; `FinishedFit.warn` prints them."""
     from sklearn.exceptions import ConvergenceWarning
 
     with warnings.catch_warnings():
@@ -194,14 +194,14 @@ def _warning_later() -> Iterator[None]:
 
 
 def _free_folder(data: str) -> Path:
-    """runs/customers for customers.csv.gz; where that is there, runs/customers-2, and so on."""
+    """runs/customers for customers.csv.gz; if it exists, runs/customers-2, and so on."""
     name = Path(data).expanduser().resolve().name.split(".")[0] or "data"
     names = (name if i == 1 else f"{name}-{i}" for i in count(1))
     return next(folder for folder in (Path("runs", each) for each in names) if not folder.exists())
 
 
 def _own_columns(source: Source, shown: Any, keep: list[str] | None) -> dict[str, list[Any]]:
-    """What stands beside the labels: the file of each image or text, and the columns to keep."""
+    """The columns written next to the labels: the file of each image or text, and those given by --keep."""
     from ..reading.columns import did_you_mean
     from ..reading.files import captions
     from ..reading.formats import as_written
@@ -214,15 +214,15 @@ def _own_columns(source: Source, shown: Any, keep: list[str] | None) -> dict[str
         return own
     if not is_frame(shown):
         why = "is read in parts" if isinstance(shown, TextTable) else "has no columns with names"
-        raise Wrong(f"--keep {keep[0]}: {source.data} {why}.")
+        raise UsageError(f"--keep {keep[0]}: {source.data} {why}.")
     names = [str(name) for name in shown.columns]
     wanted = names if keep == ["all"] else keep
     for name in wanted:
         if name not in names:
             close = did_you_mean(name, names)
-            raise Wrong(f"--keep {name}: there is no such column{close}; there are {', '.join(names[:10])}.")
+            raise UsageError(f"--keep {name}: there is no such column{close}; there are {', '.join(names[:10])}.")
         if name in ("row", "file", "label"):
-            raise Wrong(f"--keep {name}: the file of labels already has a column of that name.")
+            raise UsageError(f"--keep {name}: the file of labels already has a column of that name.")
     cells = as_written(Path(source.data).expanduser(), wanted, shown)
     return own | {name: ["" if value is None or value != value else value for value in cells[name]] for name in cells}
 
@@ -269,7 +269,7 @@ def _is_begun(checkpoint: Path | None) -> bool:
 
 
 def _clear(checkpoint: Path) -> None:
-    """What is saved needs no checkpoint; where another fit is at work in the folder, that one clears it."""
+    """Remove the checkpoint of a saved model. If another fit uses the folder, that fit will do it."""
     from ..engine.checkpoint import CheckpointFolder
     from ..engine.disk import FolderBusy
 
@@ -297,10 +297,10 @@ def predict(
 ) -> None:
     """Label the rows of DATA with a fitted model."""
     if out.suffix not in (".csv", ".npy", ".parquet"):
-        raise Wrong(f"--out {out} should end in .csv, .parquet or .npy.")
+        raise UsageError(f"--out {out} should end in .csv, .parquet or .npy.")
     for wish, option in ((proba, "--proba"), (names, "--names")):
         if wish and out.suffix == ".npy":
-            raise Wrong(f"{option} needs a .csv or .parquet file.")
+            raise UsageError(f"{option} needs a .csv or .parquet file.")
     check_out(out, folder=False, reads=data)
     check_folder(model)
     check_there(data)
@@ -313,7 +313,7 @@ def predict(
     in_groups = Path(data).suffix == ".parquet" and Path(data).is_file() and not (keep or embeddings)
     source = source_of(saved, "predict", data, embeddings)
     in_groups = in_groups and words_of(saved) is None and source.label is None
-    X, _, shown, _ = Read(Path(data), None, None) if in_groups else read_for(saved, estimator, source)
+    X, _, shown, _ = ReadData(Path(data), None, None) if in_groups else read_for(saved, estimator, source)
     own = _own_columns(source, shown, keep)
     given = read_rows(estimator, X, fitting=False)
     more = LabelColumns(proba, own, estimator.names_ if names else ())

@@ -1,4 +1,4 @@
-"""What stands beside a saved model in its folder: the record of training, where the data were."""
+"""What the command saves next to a model: the record of training, and where the data are."""
 
 import hashlib
 import json
@@ -6,43 +6,43 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from .errors import Wrong
+from .errors import UsageError
 
 if TYPE_CHECKING:
     from ..callbacks import TrainingRecord
     from ..reading.files import Words
     from ..saving.load import SavedModel
 
-BLOCKS, BLOCK = 64, 1 << 16  # of a file that are looked at, to know it again
-FILES = 256  # of a folder
+SAMPLES, SAMPLE_BYTES = 64, 1 << 16  # parts of a file that its fingerprint is computed from, and their size
+MAX_FILES = 256  # files of a folder that its fingerprint is computed from
 
 
 class Source(NamedTuple):
-    """Where rows are from: DATA, its column of labels, and the embeddings that stand for its rows."""
+    """Where rows come from: DATA, its column of labels, and a file with embeddings of its rows."""
 
     data: str
     label: str | None = None
     embeddings: str | None = None
 
 
-class Read(NamedTuple):
-    """Rows, and the table or texts they are shown with, where these are something else."""
+class ReadData(NamedTuple):
+    """Rows, and what they are shown as: of embeddings, the table, texts or images that were embedded."""
 
     X: Any
     y: Any
     shown: Any
-    label: str | None = None  # the column that y is from
+    label: str | None = None  # the column that y comes from
 
 
 def beside(source: Source, record: "TrainingRecord") -> dict[str, bytes]:
-    """What is saved together with a model."""
+    """The files that are saved together with a model."""
     from ..saving.folder import RECORD, SOURCE
 
     return {RECORD: record.to_bytes(), SOURCE: _result_settings(source)}
 
 
-def read_source(source: Source, *, features: Collection[str] = (), **as_fitted: Any) -> Read:
-    """X and y; with embeddings, these are X. `features` are columns that are no labels, whatever their names."""
+def read_source(source: Source, *, features: Collection[str] = (), **as_fitted: Any) -> ReadData:
+    """Read X and y; with embeddings, these are X. Columns in `features` are never taken as labels."""
     from ..reading.delimited import Expected
     from ..reading.files import read
 
@@ -50,11 +50,11 @@ def read_source(source: Source, *, features: Collection[str] = (), **as_fitted: 
     as_fitted.setdefault("expected", Expected(features=frozenset(features), frames=True))
     X, y, label = read(source.data, label=source.label, label_is_there=label_is_there, **as_fitted)
     if source.embeddings is None:
-        return Read(X, y, X, label)
+        return ReadData(X, y, X, label)
     rows = read(source.embeddings).X
     if len(rows) != X.shape[0]:
-        raise Wrong(f"{source.embeddings} has {len(rows)} rows, but {source.data} has {X.shape[0]}.")
-    return Read(rows, y, X, label)
+        raise UsageError(f"{source.embeddings} has {len(rows)} rows, but {source.data} has {X.shape[0]}.")
+    return ReadData(rows, y, X, label)
 
 
 def words_of(saved: "SavedModel") -> "Words | None":
@@ -67,7 +67,7 @@ def words_of(saved: "SavedModel") -> "Words | None":
     try:
         return Words.from_json(blob.decode())
     except (ValueError, RecursionError) as error:
-        raise Wrong(f"{saved.folder / WORDS} is damaged: {error}") from error
+        raise UsageError(f"{saved.folder / WORDS} is damaged: {error}") from error
 
 
 def record_of(saved: "SavedModel") -> "TrainingRecord | None":
@@ -78,8 +78,8 @@ def record_of(saved: "SavedModel") -> "TrainingRecord | None":
     return None if blob is None else TrainingRecord.from_bytes(blob, saved.folder / RECORD)
 
 
-def read_for(saved: "SavedModel", estimator: Any, source: Source) -> Read:
-    """DATA as the saved model wants it: images of its size and depth, a table for a table."""
+def read_for(saved: "SavedModel", estimator: Any, source: Source) -> ReadData:
+    """Read DATA for the saved model: images in its size and depth, a table if it was fitted on one."""
     from ..reading.delimited import Expected
     from ..reading.frames import is_frame
     from ..reading.large_tables import TextTable
@@ -89,14 +89,16 @@ def read_for(saved: "SavedModel", estimator: Any, source: Source) -> Read:
     shape = sample if len(sample) == 3 else None
     read = read_source(source, image_shape=shape, image_bits=bits, expected=Expected.by(estimator))
     words = words_of(saved)
-    if words is not None:  # of a model that was saved before tables were read
+    if words is not None:  # models of older versions have a file of their words
         if not is_frame(read.X) or "text" not in list(read.X.columns):
-            raise Wrong(f"{saved.folder} was fitted on texts: give it a .jsonl file, not {source.data}.")
+            raise UsageError(f"{saved.folder} was fitted on texts: give it a .jsonl file, not {source.data}.")
         return read._replace(X=words.transform([text or "" for text in read.X["text"]]))
     is_table = is_frame(read.X) or isinstance(read.X, TextTable)
     if reading is not None and not is_table and source.embeddings is None and not reading.takes(read.X):
         kind = "texts" if reading.is_text else "a table"
-        raise Wrong(f"{saved.folder} was fitted on {kind}: give it a file with the columns {_some(reading.names)}.")
+        raise UsageError(
+            f"{saved.folder} was fitted on {kind}: give it a file with the columns {_some(reading.names)}."
+        )
     return read
 
 
@@ -105,7 +107,7 @@ def _some(names: list[str]) -> str:
 
 
 def captions_of(estimator: Any, source: Source, shown: Any) -> list[str] | None:
-    """What to call each row: its file, its text, or what tells it from the others."""
+    """The caption of each row: its file, its text, or the cells that tell it from other rows."""
     from ..reading.files import captions
     from ..reading.frames import is_frame
     from ..reading.tables import Columns
@@ -127,33 +129,33 @@ def _result_settings(source: Source) -> bytes:
 
 
 def _known(name: str, data: str) -> dict[str, str]:
-    """Where a file is, and what is in it."""
+    """The path and the fingerprint of a file."""
     place, sign = Path(data).expanduser(), "fingerprint" if name == "data" else f"{name}_fingerprint"
     return {name: str(place.resolve()), sign: fingerprint(place)} if place.exists() else {name: data}
 
 
 def fingerprint(place: Path) -> str:
-    """Of a file, or of a folder's files: their names, their sizes, and parts of what is in them."""
+    """A hash of a file, or of the names, sizes and parts of the contents of the files in a folder."""
     digest = hashlib.sha256()
     files = [place]
     if place.is_dir():
         files = sorted(path for path in place.rglob("*") if path.is_file())
         listed = "\n".join(f"{path.relative_to(place)} {path.stat().st_size}" for path in files)
-        digest.update(listed.encode("utf-8", "surrogateescape"))  # names may be in another encoding
-        files = files[:: max(1, len(files) // FILES)]
+        digest.update(listed.encode("utf-8", "surrogateescape"))  # names may be in any encoding
+        files = files[:: max(1, len(files) // MAX_FILES)]
     for path in files:
         size = path.stat().st_size
         digest.update(f"{size}\n".encode())
         with path.open("rb") as file:
-            for start in range(0, size, max(BLOCK, size // BLOCKS)):
+            for start in range(0, size, max(SAMPLE_BYTES, size // SAMPLES)):
                 file.seek(start)
-                digest.update(file.read(BLOCK))
+                digest.update(file.read(SAMPLE_BYTES))
     return digest.hexdigest()
 
 
 def source_of(saved: "SavedModel", command: str, data: str | None = None, embeddings: Path | None = None) -> Source:
-    """Where the data were, or `data` if they are given; `command` is the one that asks. A folder may be a stranger's,
-    and name a file of yours that is not to be shown: what it names is read only where it knows what is in there."""
+    """Where the data of the fit are, or `data` if given; `command` is named in messages. A folder from a stranger could
+    name a private file of the user, so a file is read only if the folder has its fingerprint."""
     from ..saving.folder import SOURCE
 
     path, folder = saved.folder / SOURCE, saved.folder
@@ -164,14 +166,14 @@ def source_of(saved: "SavedModel", command: str, data: str | None = None, embedd
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         if data is not None:
             return Source(data, None, own)
-        raise Wrong(f"{path} is damaged ({error!r}): name the data, {name_it}") from error
+        raise UsageError(f"{path} is damaged ({error!r}): name the data, {name_it}") from error
     if said is None:
         if data is not None:
             return Source(data, None, own)
-        raise Wrong(f"{folder} does not say which data it was fitted on: {name_it}")
+        raise UsageError(f"{folder} does not say which data it was fitted on: {name_it}")
     if data is not None:
         if said.embeddings is not None and own is None:
-            raise Wrong(f"{folder} was fitted on embeddings: give --embeddings for {data}, too.")
+            raise UsageError(f"{folder} was fitted on embeddings: give --embeddings for {data}, too.")
         return Source(data, said.label, own)
     signs = json.loads(saved.file(SOURCE) or b"{}")
     _check_known(said.data, signs.get("fingerprint"), folder, name_it)
@@ -181,7 +183,7 @@ def source_of(saved: "SavedModel", command: str, data: str | None = None, embedd
 
 
 def _said(saved: "SavedModel") -> Source | None:
-    """What the folder says of its data, unchecked; None where it says nothing."""
+    """The source that the folder names, without checking its fingerprint; None if it names none."""
     from ..saving.folder import SOURCE
 
     blob = saved.file(SOURCE)
@@ -191,7 +193,7 @@ def _said(saved: "SavedModel") -> Source | None:
     source = Source(said["data"], said.get("label"), said.get("embeddings"))
     if not isinstance(source.data, str) or not all(isinstance(entry, str | None) for entry in source):
         raise TypeError("it should hold strings")
-    _ = Path(source.data).exists(), Path(source.embeddings or "").exists()  # refuses names that no file has
+    _ = Path(source.data).exists(), Path(source.embeddings or "").exists()  # raises for names that no file can have
     return source
 
 
@@ -202,10 +204,10 @@ def _check_known(source: str, known: Any, folder: Path, name_it: str) -> None:
     if not place.is_absolute():
         if source in datasets.names():
             return
-        raise Wrong(f"{folder} was fitted on {source!r}, which is not the name of a data set: {name_it}")
+        raise UsageError(f"{folder} was fitted on {source!r}, which is not the name of a data set: {name_it}")
     if not place.exists():
         raise FileNotFoundError(f"The data that {folder} was fitted on are no longer at {source}: {name_it}")
     if not (place.is_file() or place.is_dir()) or known is None or known != fingerprint(place):
-        raise Wrong(
+        raise UsageError(
             f"{source} is not, or is no longer, what {folder} was fitted on: to read it all the same, {name_it}"
         )

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from ..methods import METHODS, TRANSDUCTIVE
-from .errors import Wrong
+from .errors import UsageError
 
 COLUMN_KINDS = ("number", "category", "date", "text", "skip")
 
@@ -21,9 +21,9 @@ def read_config(context: typer.Context, path: Path | None) -> Path | None:
     try:
         given = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except tomllib.TOMLDecodeError as error:
-        raise Wrong(f"{path} is not TOML: {error}.") from error
+        raise UsageError(f"{path} is not TOML: {error}.") from error
     except UnicodeDecodeError as error:
-        raise Wrong(f"{path} is not UTF-8 text ({error}).") from error
+        raise UsageError(f"{path} is not UTF-8 text ({error}).") from error
     known = {
         spelling.lstrip("-").replace("-", "_"): parameter
         for parameter in context.command.params
@@ -34,7 +34,7 @@ def read_config(context: typer.Context, path: Path | None) -> Path | None:
         parameter = known.get(name.replace("-", "_"))
         if parameter is None or parameter.name == "config":
             choices = ", ".join(sorted({str(parameter.name) for parameter in known.values()} - {"config", "help"}))
-            raise Wrong(f"{path}: unknown option {name!r}; there are {choices}.")
+            raise UsageError(f"{path}: unknown option {name!r}; there are {choices}.")
         pairs = [f"{key}={entry}" for key, entry in value.items()] if isinstance(value, dict) else value
         found[str(parameter.name)] = [pairs] if parameter.multiple and not isinstance(pairs, list) else pairs
     context.default_map = {**(context.default_map or {}), **found}
@@ -82,15 +82,15 @@ Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
 
 
 def number_of(k: str) -> int | str:
-    """What -k says: a number, or auto."""
+    """The value of -k: a number, or auto."""
     if k == "auto":
         return k
     try:
         number = int(k)
     except ValueError:
-        raise Wrong(f"-k {k}: expected a number or auto.") from None
+        raise UsageError(f"-k {k}: expected a number or auto.") from None
     if number < 1:
-        raise Wrong(f"-k {k}: expected at least one cluster, or auto.")
+        raise UsageError(f"-k {k}: expected at least one cluster, or auto.")
     return number
 
 
@@ -100,52 +100,54 @@ def estimator_of(name: str, k: int | str, settings: dict[str, Any]) -> Any:
 
 
 def check_method(name: str) -> None:
-    """That a model can be fitted by a method of this name, before anything slow is imported."""
+    """Check that `fit` knows this method, before slow imports."""
     known = [m.name for m in METHODS]
     if name in known:
         return
     from ..baselines import BASELINES
 
     if any(m.name == name for m in TRANSDUCTIVE):
-        raise Wrong(f"{name} cannot label new rows, so there is no model to save: use compare, or {', '.join(known)}.")
+        raise UsageError(
+            f"{name} cannot label new rows, so there is no model to save: use compare, or {', '.join(known)}."
+        )
     if name in BASELINES:
-        raise Wrong(
+        raise UsageError(
             f"{name} is a classical method, for 'diffclust compare'. 'diffclust fit' clusters without a network by "
             "--set network=identity."
         )
-    raise Wrong(f"Unknown method {name!r}{guess(name, known)}: choose from {', '.join(known)}.")
+    raise UsageError(f"Unknown method {name!r}{guess(name, known)}: choose from {', '.join(known)}.")
 
 
 def guess(name: str, known: list[str]) -> str:
-    """What a name that is not known was perhaps meant to be."""
+    """The known name that is most similar to an unknown one, as a question."""
     close = get_close_matches(name.lower(), known, n=1)
     return f" (did you mean {close[0]}?)" if close else ""
 
 
 def wishes_of(column: list[str] | None, skip: list[str] | None) -> dict[str, str] | None:
-    """Kinds of columns by name, as --column and --skip say them."""
+    """Kinds of columns by name, from --column and --skip."""
     wishes = {}
     for pair in column or []:
         name, equals, kind = pair.rpartition("=")
         if not equals or kind not in COLUMN_KINDS:
-            raise Wrong(f"--column {pair}: expected NAME=KIND with KIND one of {', '.join(COLUMN_KINDS)}.")
+            raise UsageError(f"--column {pair}: expected NAME=KIND with KIND one of {', '.join(COLUMN_KINDS)}.")
         wishes[name] = kind
     return {**wishes, **dict.fromkeys(skip or [], "skip")} or None
 
 
 def settings_of(name: str, given: list[str]) -> dict[str, Any]:
-    """NAME=VALUE pairs as Python would read the values; what it cannot read is a string."""
+    """Settings from NAME=VALUE pairs. A value is a Python literal, or else a string."""
     from ast import literal_eval
     from dataclasses import fields
     from typing import get_args
 
     known = {knob.name: knob.type for knob in fields(estimator_of(name, 2, {}))}
-    del known["n_clusters"], known["callbacks"], known["columns"]  # -k, code, and --column
+    del known["n_clusters"], known["callbacks"], known["columns"]  # -k, Python code, --column
     settings = {}
     for pair in given:
         key, equals, text = pair.partition("=")
         if not equals or key not in known:
-            raise Wrong(f"--set {pair}: expected NAME=VALUE with NAME one of {', '.join(sorted(known))}.")
+            raise UsageError(f"--set {pair}: expected NAME=VALUE with NAME one of {', '.join(sorted(known))}.")
         try:
             value = literal_eval(text)
         except (ValueError, SyntaxError):
@@ -154,40 +156,40 @@ def settings_of(name: str, given: list[str]) -> dict[str, Any]:
         kinds = set(get_args(wanted) or [wanted])
         number = {int} if float in kinds else set()
         if kinds <= {bool, int, float, type(None)} and type(value) not in kinds | number:
-            raise Wrong(f"--set {pair}: expected {getattr(wanted, '__name__', wanted)}.")
+            raise UsageError(f"--set {pair}: expected {getattr(wanted, '__name__', wanted)}.")
         settings[key] = value
     return settings
 
 
 def check_out(path: Path, *, folder: bool, option: str = "--out", reads: str | None = None) -> None:
-    """Complain before the work, not after it.
+    """Check that the output can be written, before the work starts.
 
     Args:
-        reads: the data, which are not to be written over.
+        reads: the data, which must not be overwritten.
     """
     if path.exists() and path.is_dir() != folder:
-        raise Wrong(f"{option} {path} is {'a file, not a folder' if folder else 'a folder, not a file'}.")
+        raise UsageError(f"{option} {path} is {'a file, not a folder' if folder else 'a folder, not a file'}.")
     if folder and path.is_symlink() and not path.exists():
-        raise Wrong(f"{option} {path} is a link to what is not there.")
+        raise UsageError(f"{option} {path} is a link to what is not there.")
     home = path if folder else path.parent
     while folder and not home.exists():
         home = home.parent
     if not home.is_dir():
-        raise Wrong(f"{option} {path}: {home} is not a folder.")
+        raise UsageError(f"{option} {path}: {home} is not a folder.")
     if not os.access(home, os.W_OK | os.X_OK):
-        raise Wrong(f"{option} {path}: {home} cannot be written to.")
+        raise UsageError(f"{option} {path}: {home} cannot be written to.")
     given = None if reads is None else Path(reads).expanduser()
     if given is not None and path.exists() and given.exists() and path.samefile(given):
-        raise Wrong(f"{option} {path} is the file the data are read from: it would be written over.")
+        raise UsageError(f"{option} {path} is the file the data are read from: it would be written over.")
 
 
 def check_ending(path: Path, *endings: str, option: str = "--out") -> None:
     if path.suffix.lower() not in endings:
-        raise Wrong(f"{option} {path} should end in {' or '.join(endings)}.")
+        raise UsageError(f"{option} {path} should end in {' or '.join(endings)}.")
 
 
 def check_there(data: str) -> None:
-    """That DATA is a file, a folder or the name of a data set, before anything slow is imported."""
+    """Check that DATA is a file, a folder or the name of a data set, before slow imports."""
     if not Path(data).expanduser().exists():
         from .. import datasets
 

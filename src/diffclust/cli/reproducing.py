@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .errors import Wrong
+from .errors import UsageError
 from .options import Device, check_out
 from .tables import print_table
 
@@ -58,7 +58,7 @@ def reproduce(
     records = Records(folder)
     whole = True
     if show and not records.outcomes:
-        raise Wrong(nothing)
+        raise UsageError(nothing)
     if not show:
         from ..reproduce.run import Runner
 
@@ -73,7 +73,7 @@ def reproduce(
         whole = runner.run(wanted, count, search)
     _print_reproduced(wanted, records, count, None if show else folder)
     if whole and not show and not any(records.of(row.spec) for row in wanted.rows if row.spec):
-        raise Wrong(f"{wanted.name}: nothing of it could be run.")
+        raise UsageError(f"{wanted.name}: nothing of it could be run.")
     if quick:
         print("This is a small version: it only shows that everything runs.")
     if not whole:
@@ -90,7 +90,7 @@ def _list_tables(tables: "list[PaperTable]", records: "Records") -> None:
 
 
 def _print_reproduced(table: "PaperTable", records: "Records", seeds: int, folder: Path | None) -> None:
-    """The table, and its figure where there is a folder for it."""
+    """Print the table, and draw its figure if there is a folder for it."""
     from ..reproduce.curves import draw
     from ..reproduce.report import printed
 

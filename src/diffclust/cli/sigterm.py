@@ -7,32 +7,32 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-TERMINATED = 128 + signal.SIGTERM  # the exit code, as shells have it
-TWICE = 1.0  # seconds: `timeout` sends it to the command and then to its group
+TERMINATED = 128 + signal.SIGTERM  # the exit code of shells
+REPEAT_SECONDS = 1.0  # a second SIGTERM within this time is ignored: `timeout` sends it to the command and to its group
 
 
 class Terminated(BaseException):
-    """Stop now; with what the user can do next. Not an Exception, which many would take for a failure of their own."""
+    """Raised by SIGTERM, with a hint for the user. Not an Exception, so that no `except Exception` catches it."""
 
 
 @contextlib.contextmanager
 def sigterm_raises() -> Iterator[None]:
-    """Inside, SIGTERM raises `Terminated`, and so half-written files are removed on the way out. Not where the caller
-    decided otherwise, and not in several processes: one that waits for the others would hear it too late."""
+    """A context in which SIGTERM raises `Terminated`, so that incomplete files are removed. It does nothing if another
+    handler is set, or if several processes share a fit: one that waits for the others would get it too late."""
     if int(os.environ.get("WORLD_SIZE", 1)) > 1 or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
         yield
         return
-    last = -TWICE
+    last = -REPEAT_SECONDS
 
     def stop(*_: Any) -> None:
         nonlocal last
         before, last = last, time.monotonic()
-        if last - before > TWICE:
+        if last - before > REPEAT_SECONDS:
             raise Terminated
 
     try:
         signal.signal(signal.SIGTERM, stop)
-    except ValueError:  # in a thread
+    except ValueError:  # not in the main thread
         yield
         return
     try:

@@ -1,13 +1,13 @@
-"""Tables on the terminal, and what is to be said of them."""
+"""Tables in the terminal, and messages about the data."""
 
 import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ..reading.columns import Column
-    from .folders import Read, Source
+    from .folders import ReadData, Source
 
-MANY = 40  # lines of a table
+MAX_LINES = 40  # lines of a table in the terminal
 
 
 def print_table(header: list[str], rows: list[list[str]]) -> None:
@@ -17,12 +17,12 @@ def print_table(header: list[str], rows: list[list[str]]) -> None:
     table = Table(*header)
     for row in rows:
         table.add_row(*row)
-    wide = None if sys.stdout.isatty() else 160  # in a file nothing needs to be folded
+    wide = None if sys.stdout.isatty() else 160  # lines in a file need not be wrapped
     Console(markup=False, highlight=False, width=wide).print(table)
 
 
 def print_number(choice: dict[str, Any] | None) -> None:
-    """How the number of clusters was chosen, if it was: its score beside those of the next best numbers."""
+    """Print how the number of clusters was estimated, if it was: its score and those of the next best numbers."""
     if choice is None:
         return
     if choice["n_clusters"] == 1:
@@ -39,26 +39,26 @@ def print_number(choice: dict[str, Any] | None) -> None:
 
 
 def print_reading(reading: Any, rows: int, data: str) -> None:
-    """How a table is read, a line a column; of many columns of numbers, only how many."""
+    """Print how each column of a table is read; if there are many columns of numbers, only their count."""
     columns = list(reading.columns)
     plain = [column for column in columns if column.description == "number"]
-    if len(columns) > MANY and len(plain) > MANY // 2:
+    if len(columns) > MAX_LINES and len(plain) > MAX_LINES // 2:
         columns = [column for column in columns if column.description != "number"]
-    lines = [[column.name, column.description + _way_to_use(column)] for column in columns[:MANY]]
-    if len(columns) > MANY:
-        lines.append([f"{len(columns) - MANY} more", ""])
+    lines = [[column.name, column.description + _way_to_use(column)] for column in columns[:MAX_LINES]]
+    if len(columns) > MAX_LINES:
+        lines.append([f"{len(columns) - MAX_LINES} more", ""])
     if len(columns) < len(reading.columns):
         lines.append([f"{len(plain)} others", "number"])
     print_table([f"{rows:,} rows of {data}", "is read as"], lines)
 
 
 def _way_to_use(column: "Column") -> str:
-    """Of a column that might as well be a quantity."""
+    """A hint for a column of numbers that was taken as codes or row numbers."""
     return f"; --column {column.name}=number to use it" if column.why in ("code", "count") else ""
 
 
-def print_labels(source: "Source", read: "Read") -> None:
-    """Which column is labels, where its name alone says so."""
+def print_labels(source: "Source", read: "ReadData") -> None:
+    """Print which column was taken as labels because of its name."""
     if read.label is not None and source.label is None:
         kind = "number" if read.y is not None and read.y.dtype.kind in "iu" else "category"
         print(
@@ -68,7 +68,7 @@ def print_labels(source: "Source", read: "Read") -> None:
 
 
 def print_unlabelled(y: Any) -> None:
-    """That some rows count for no score, if that is so."""
+    """Print how many rows have no label, if there are any."""
     from ..metrics import is_labelled
 
     missing = 0 if y is None else len(y) - int(is_labelled(y).sum())

@@ -1,4 +1,4 @@
-"""Runs of methods in processes of their own: side by side, each within its time, and none ends another."""
+"""Runs of methods in parallel processes, each with a time limit. A crash ends only its own run."""
 
 import multiprocessing
 import sys
@@ -12,8 +12,8 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any, NamedTuple
 
-IMPORTED_LATE = ("torch.optim", "torch._dynamo")  # by the first optimizer
-PATIENCE = 0.2  # seconds between looks at the clock
+IMPORTED_LATE = ("torch.optim", "torch._dynamo")  # when the first optimizer is created
+POLL_SECONDS = 0.2  # how often the time limit is checked
 
 
 class Task(NamedTuple):
@@ -21,18 +21,18 @@ class Task(NamedTuple):
     seed: int
 
 
-class Ran(NamedTuple):
-    """How a run went: its labels, or why there are none."""
+class RunResult(NamedTuple):
+    """The labels of a run, or why there are none."""
 
     labels: Any = None
     seconds: float = 0.0
-    memory: float = 0.0  # bytes it took beyond what was there
+    memory: float = 0.0  # bytes that the run allocated at most
     failure: str = ""
 
 
 @dataclass(frozen=True)
-class Contest:
-    """What all runs share: the data as read, its rows for the classical methods, and the number of clusters."""
+class RunInputs:
+    """What all runs share: the data, the rows for the classical methods, and the number of clusters."""
 
     data: Any
     rows: Any
@@ -40,8 +40,8 @@ class Contest:
     device: str = "auto"
     columns: dict[str, str] | None = None
 
-    def run(self, task: Task) -> Ran:
-        """Here and now; an error is an answer."""
+    def run(self, task: Task) -> RunResult:
+        """Run a task in this process. An error becomes the `failure` of its result."""
         from ..baselines import BASELINES
         from ..methods import TRANSDUCTIVE
         from .options import estimator_of
@@ -60,16 +60,16 @@ class Contest:
                 labels = estimator_of(task.method, self.k, wishes).fit_predict(self.data)
         except Exception as error:
             why = " ".join(str(error).split()) or type(error).__name__
-            return Ran(seconds=time.perf_counter() - began, failure=why)
-        return Ran(labels, time.perf_counter() - began, max(0.0, peak() - before))
+            return RunResult(seconds=time.perf_counter() - began, failure=why)
+        return RunResult(labels, time.perf_counter() - began, max(0.0, peak() - before))
 
     def unread(self) -> Any:
-        """For methods that have no units of their own: images and sparse rows as they are, others as all see them."""
+        """The data for methods that do not scale columns: images and sparse rows as they are, otherwise `rows`."""
         return self.data if hasattr(self.data, "toarray") or getattr(self.data, "ndim", 2) > 2 else self.rows
 
 
 def resident() -> float:
-    """Bytes in use now; the peak begins anew, where Linux lets it."""
+    """Bytes in use now. Linux can also reset the peak, which is done."""
     try:
         Path("/proc/self/clear_refs").write_text("5")
         return _status("VmRSS")
@@ -78,7 +78,7 @@ def resident() -> float:
 
 
 def peak() -> float:
-    """The most bytes there were."""
+    """The largest number of bytes in use since the last reset."""
     try:
         return _status("VmHWM")
     except (OSError, ValueError):
@@ -94,7 +94,7 @@ def _status(name: str) -> float:
 
 
 def import_methods() -> None:
-    """All that a run imports, so that the first is not charged for it."""
+    """Import everything that runs need, so that the time of the first run does not include it."""
     from ..baselines import BASELINES
     from ..methods import METHODS, TRANSDUCTIVE
 
@@ -106,8 +106,9 @@ def import_methods() -> None:
         import_module(module)
 
 
-def work(connection: Connection, contest: Contest) -> None:
-    """A process: tasks in, runs out. Torch has one thread, as there are as many processes as processors."""
+def work(connection: Connection, inputs: RunInputs) -> None:
+    """The main function of a process: receives tasks, sends results. Torch has one thread, because there is a process
+    for each processor."""
     import torch
 
     import_methods()
@@ -115,14 +116,14 @@ def work(connection: Connection, contest: Contest) -> None:
     warnings.simplefilter("ignore")
     connection.send(None)  # ready
     while True:
-        connection.send(contest.run(connection.recv()))
+        connection.send(inputs.run(connection.recv()))
 
 
 @dataclass
 class Worker:
-    """A process, and the run that it works on."""
+    """A process and its current task."""
 
-    contest: Contest
+    inputs: RunInputs
     task: Task | None = None
     deadline: float = float("inf")
     ready: bool = False
@@ -130,9 +131,9 @@ class Worker:
     connection: Connection = field(init=False)
 
     def __post_init__(self) -> None:
-        context = multiprocessing.get_context("spawn")  # a fork would inherit the threads of torch, or a GPU
+        context = multiprocessing.get_context("spawn")  # a forked process cannot use torch's threads or a GPU
         self.connection, other = context.Pipe()
-        self.process = context.Process(target=work, args=(other, self.contest), daemon=True)
+        self.process = context.Process(target=work, args=(other, self.inputs), daemon=True)
         self.process.start()
         other.close()
 
@@ -140,14 +141,14 @@ class Worker:
         self.task, self.deadline = task, time.monotonic() + limit
         self.connection.send(task)
 
-    def answer(self) -> Ran:
-        """Of a worker that has something to say, or has died."""
+    def answer(self) -> RunResult:
+        """The message of a worker, or a failure if its process has ended."""
         try:
             return self.connection.recv()
         except (EOFError, ConnectionError):
             self.process.join()
             code = self.process.exitcode
-            return Ran(
+            return RunResult(
                 failure=f"its process was ended by signal {-code}" if code < 0 else f"its process ended ({code})"
             )
 
@@ -157,55 +158,59 @@ class Worker:
         self.connection.close()
 
 
-def run_all(contest: Contest, tasks: Sequence[Task], jobs: int, limit: float) -> Iterator[tuple[Task, Ran]]:
-    """Every task with its run, as they come; `jobs` at once, 0 for here. A run may take `limit` seconds; where it takes
-    longer, other seeds of the method are not begun."""
+def run_all(inputs: RunInputs, tasks: Sequence[Task], jobs: int, limit: float) -> Iterator[tuple[Task, RunResult]]:
+    """Every task with its result, in the order in which they finish.
+
+    Args:
+        jobs: number of processes; 0: run in this process.
+        limit: seconds that a run may take. After a run that takes longer, other seeds of its method are skipped.
+    """
     if jobs == 0:
         import_methods()
-        yield from ((task, contest.run(task)) for task in tasks)
+        yield from ((task, inputs.run(task)) for task in tasks)
         return
     waiting, slow = deque(tasks), set[str]()
-    workers = [Worker(contest) for _ in range(min(jobs, len(tasks)))]
+    workers = [Worker(inputs) for _ in range(min(jobs, len(tasks)))]
     try:
         while waiting or any(worker.task for worker in workers):
             for worker in [worker for worker in workers if worker.ready and worker.task is None]:
                 if waiting:
                     worker.give(waiting.popleft(), limit)
-            wait([worker.connection for worker in workers], timeout=PATIENCE)
+            wait([worker.connection for worker in workers], timeout=POLL_SECONDS)
             for place, worker in enumerate(workers):
                 finished = _look(worker, limit)
                 if finished is None:
                     continue
-                task, ran = finished
+                task, result = finished
                 if worker.task is None and not worker.process.is_alive():
-                    workers[place] = Worker(contest)
-                yield task, ran
-                if ran.failure.startswith("longer than"):
+                    workers[place] = Worker(inputs)
+                yield task, result
+                if result.failure.startswith("longer than"):
                     slow.add(task.method)
             for task in [task for task in waiting if task.method in slow]:
                 waiting.remove(task)
-                yield task, Ran(failure="skipped: another seed took too long")
+                yield task, RunResult(failure="skipped: another seed took too long")
     finally:
         for worker in workers:
             worker.end()
 
 
-def _look(worker: Worker, limit: float) -> tuple[Task, Ran] | None:
-    """What a worker has come to, if anything."""
+def _look(worker: Worker, limit: float) -> tuple[Task, RunResult] | None:
+    """The task and result of a worker that has finished, failed or reached the limit."""
     task = worker.task
     if worker.connection.poll():
-        ran = worker.answer()
+        result = worker.answer()
         if not worker.ready:
-            if isinstance(ran, Ran):  # it died on its way
-                raise RuntimeError(f"A process could not be started: {ran.failure}.")
+            if isinstance(result, RunResult):  # its process ended while it started
+                raise RuntimeError(f"A process could not be started: {result.failure}.")
             worker.ready = True
             return None
         worker.task = None
-        if not ran.seconds:
+        if not result.seconds:
             worker.end()
-        return (task, ran) if task else None
+        return (task, result) if task else None
     if task and time.monotonic() > worker.deadline:
         worker.end()
         worker.task = None
-        return task, Ran(seconds=limit, failure=f"longer than {limit:g} seconds")
+        return task, RunResult(seconds=limit, failure=f"longer than {limit:g} seconds")
     return None

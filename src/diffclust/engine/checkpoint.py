@@ -25,11 +25,11 @@ from safetensors.torch import save as save_tensors
 from torch import Tensor, nn
 
 from .disk import FolderBusy, flush, folder_lock, read_regular, reporting_as, write_flushed
-from .distributed import ALONE, Processes
+from .distributed import ONE_PROCESS, Processes
 
 STATE_FORMAT = 2  # format of the state; format 1 had no number
-N_KEPT = 2
-PATIENCE = 10.0  # seconds to wait for another fit in the folder, such as the last process of a killed one
+N_KEPT = 2  # checkpoints in the folder: the one before the last is read if the last is damaged
+LOCK_SECONDS = 10.0  # seconds to wait for another fit in the folder, such as the last process of a killed one
 REMEDY = "Give another folder, or remove it to start afresh."
 MALFORMED = (AttributeError, IndexError, KeyError, RecursionError, SafetensorError, TypeError, ValueError)
 NAME, SUFFIX, PARTIAL = "diffclust-{}", ".ckpt", ".part"  # numbered; other files in the folder are ignored
@@ -116,7 +116,7 @@ class CheckpointFolder:
     def reserved(self, patience: float | None = None) -> contextlib.AbstractContextManager[None]:
         """A context in which the folder belongs to one fit."""
         busy = f"checkpoint={self.folder}: another fit is at work in this folder. Give each fit a folder of its own."
-        return folder_lock(self.folder, busy, PATIENCE if patience is None else patience)
+        return folder_lock(self.folder, busy, LOCK_SECONDS if patience is None else patience)
 
     def _inode(self) -> tuple[int, int]:
         """Identifies the folder, in case another one takes its name."""
@@ -199,7 +199,7 @@ class Checkpoint:
         every: int,
         identity: dict[str, Any],
         seeds: list[int],
-        processes: Processes = ALONE,
+        processes: Processes = ONE_PROCESS,
         defaults: dict[str, Any] | None = None,
         found: tuple[Any, ...] | None = None,
     ) -> None:

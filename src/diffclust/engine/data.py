@@ -14,7 +14,7 @@ from ..nn.autoencoders import ScaledRows
 from ..nn.knowledge import Knowledge
 from ..nn.neighbours import NeighbourGraph
 from ..nn.parallel import batch_mean, totals
-from .distributed import ALONE, Processes
+from .distributed import ONE_PROCESS, Processes
 from .rows import Rows
 from .runtime import without_caller_modes
 
@@ -107,7 +107,7 @@ class Data:
         device: torch.device,
         batch_size: int = CHUNK,
         augment: Callable[[Tensor], Tensor] | None = None,
-        processes: Processes = ALONE,
+        processes: Processes = ONE_PROCESS,
     ) -> None:
         n = len(rows)
         self.graph: NeighbourGraph | None = None  # if set, batches have neighbours

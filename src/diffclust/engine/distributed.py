@@ -148,8 +148,8 @@ class Processes:
                 value.copy_(whole)
 
 
-ALONE = Processes()
-_current = ALONE
+ONE_PROCESS = Processes()
+_current = ONE_PROCESS
 
 
 def current_processes() -> Processes:
@@ -161,7 +161,7 @@ def current_processes() -> Processes:
 def alone() -> Iterator[None]:
     """A context in which nothing is shared."""
     global _current
-    before, _current = _current, ALONE
+    before, _current = _current, ONE_PROCESS
     try:
         yield
     finally:

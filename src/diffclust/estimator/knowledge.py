@@ -11,7 +11,7 @@ from scipy.sparse.csgraph import connected_components
 
 from ..nn.knowledge import Knowledge
 
-UNKNOWN = -1
+UNKNOWN_CLASS = -1  # in y, as in scikit-learn's semi-supervised methods
 
 
 class UserKnowledge(NamedTuple):
@@ -50,11 +50,11 @@ def read_knowledge(n: int, known: Any, must_link: Any, cannot_link: Any) -> User
     if together.any():
         i, j = cannot[together][0]
         raise ValueError(f"cannot_link: rows {i} and {j} are linked by must_link.")
-    alike = (codes[cannot] != UNKNOWN).all(1) & (codes[cannot[:, 0]] == codes[cannot[:, 1]])
+    alike = (codes[cannot] != UNKNOWN_CLASS).all(1) & (codes[cannot[:, 0]] == codes[cannot[:, 1]])
     if alike.any():
         i, j = cannot[alike][0]
         raise ValueError(f"cannot_link: rows {i} and {j} are both known as {classes[codes[i]]!r}.")
-    rows = np.flatnonzero(codes != UNKNOWN)
+    rows = np.flatnonzero(codes != UNKNOWN_CLASS)
     pairs = np.concatenate([must, cannot])
     same = np.arange(len(pairs)) < len(must)
     facts = Knowledge(*(torch.from_numpy(part) for part in (rows, codes[rows], pairs, same)))
@@ -63,7 +63,7 @@ def read_knowledge(n: int, known: Any, must_link: Any, cannot_link: Any) -> User
 
 def _classes(n: int, known: Any) -> tuple[tuple[Any, ...], NDArray[np.int64]]:
     """The known classes in order, and the class index of each row."""
-    codes = np.full(n, UNKNOWN)
+    codes = np.full(n, UNKNOWN_CLASS)
     if known is None:
         return (), codes
     values = known.tolist() if hasattr(known, "tolist") else list(known)
@@ -83,7 +83,7 @@ def _classes(n: int, known: Any) -> tuple[tuple[Any, ...], NDArray[np.int64]]:
 def _is_unknown(value: Any) -> bool:
     if type(value).__name__ == "NAType":  # pandas.NA, which is neither equal to itself nor unequal
         return True
-    return value is None or value != value or (not isinstance(value, str) and value == UNKNOWN)
+    return value is None or value != value or (not isinstance(value, str) and value == UNKNOWN_CLASS)
 
 
 def _pairs(name: str, n: int, given: Any) -> NDArray[np.int64]:
@@ -103,10 +103,10 @@ def _pairs(name: str, n: int, given: Any) -> NDArray[np.int64]:
 
 def _spread(codes: NDArray[np.int64], group: NDArray[Any], classes: tuple[Any, ...]) -> NDArray[np.int64]:
     """Extend known classes to all rows that are linked with a row of known class."""
-    of_group = np.full(group.max() + 1, UNKNOWN)
-    for i in np.flatnonzero(codes != UNKNOWN):
+    of_group = np.full(group.max() + 1, UNKNOWN_CLASS)
+    for i in np.flatnonzero(codes != UNKNOWN_CLASS):
         before = of_group[group[i]]
-        if before not in (UNKNOWN, codes[i]):
+        if before not in (UNKNOWN_CLASS, codes[i]):
             other = next(j for j in np.flatnonzero(codes == before) if group[j] == group[i])
             named = f"{classes[before]!r} and {classes[codes[i]]!r}"
             raise ValueError(f"must_link: rows {other} and {i} are linked, but are known as {named}.")

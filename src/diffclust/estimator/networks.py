@@ -17,7 +17,7 @@ from ..nn.autoencoders.rows import FEW_COLUMNS
 from ..nn.dimension import local_dimension
 from ..reading.origin import origin_of
 
-TOLERANCE = 1e-6
+ROUNDING = 1e-6  # relative error of values that were computed in float32
 SPARSE = 0.5  # non-negative rows with a larger share of zeros are counts, words or categories
 OTHER_UNITS = 5.0  # columns have different units if the ranges of wide ones are this many times those of narrow ones
 ONE_FAR = 10.0  # or if one range is this many times the median range
@@ -49,7 +49,7 @@ def units(values: Summary, row_shape: tuple[int, ...]) -> tuple[Tensor, Tensor]:
     """
     if len(row_shape) != 3:
         return values.mean.cpu(), torch.tensor(values.spread or 1.0)
-    if values.low >= 0 and 0.5 <= values.high <= 1 + TOLERANCE:
+    if values.low >= 0 and 0.5 <= values.high <= 1 + ROUNDING:
         return torch.zeros(()), torch.ones(())
     return torch.tensor(values.low), torch.tensor(values.high - values.low or 1.0)
 
@@ -148,7 +148,7 @@ def are_choices(values: Summary) -> bool:
     """Whether rows are one-hot categories and nothing else: zeros and ones, with the same number of ones in every
     row."""
     binary = bool((values.two_valued | (values.reach == 0)).all()) and values.low == 0 and values.high == 1
-    return binary and values.longest <= (1 + TOLERANCE) * values.shortest
+    return binary and values.longest <= (1 + ROUNDING) * values.shortest
 
 
 def are_views(images: Rows) -> bool:

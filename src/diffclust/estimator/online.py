@@ -32,7 +32,7 @@ from .state import set_attributes, write_lock
 M = TypeVar("M", bound=torch.nn.Module)
 SAVED_FIELDS = ("origin", "counts", "last_seen", "last_row")
 OF_LAST_BATCH: tuple[str, ...] = ("labels_", "inertia_", "clustering_loss_")
-TEMPERATURE_ROWS = 1_000  # first rows of a stream that the temperature is estimated from
+FIRST_ROWS = 1_000  # first rows of a stream that the temperature is estimated from
 
 
 class OnlineBatch(NamedTuple):
@@ -178,7 +178,7 @@ class OnlineMixin:
         data = Data(given.rows, choose_device(self.device))
         stream = self._copy_of_stream(data.device)
         stream.last = data.map(self.model_.embed)
-        if len(start.rows) < TEMPERATURE_ROWS:
+        if len(start.rows) < FIRST_ROWS:
             stream.first = [Data(start.rows, data.device).map(self.model_.embed)]
         self._publish(stream, self.model_)
 
@@ -221,7 +221,7 @@ class OnlineMixin:
         gone = OF_LAST_BATCH
         if stream.first is not None:
             gone = (*gone, "temperature_")
-            if sum(map(len, stream.first)) >= TEMPERATURE_ROWS:
+            if sum(map(len, stream.first)) >= FIRST_ROWS:
                 fitted["temperature_"] = self._temperature_of(model, stream.first)
                 stream.first = None
         set_attributes(self, {**fitted, "model_": model, "_stream": stream}, without=gone)

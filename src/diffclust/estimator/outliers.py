@@ -22,7 +22,7 @@ MAX_ROWS = 10_000  # largest sample of training rows
 MIN_MEMBERS = 10  # a cluster with fewer sampled rows gets the statistics of all rows
 MIN_WIDTH = 0.05  # smallest width, in logarithms
 N_QUANTILES = 1_001  # quantiles that are kept of the training scores
-TINY = 1e-12
+LOG_FLOOR = 1e-12  # added before taking logarithms: a row may lie on its centre
 
 
 class OutlierStatistics(NamedTuple):
@@ -46,7 +46,7 @@ def _logs(model: ClusterModel, x: Tensor) -> tuple[Tensor, Tensor]:
     z, _, label = model.answer(x)
     apart = (z - model.clusters.centers.to(z.dtype)[label]).square().sum(1)
     wrong = (model.decode(z.to(x.dtype)) - x) / model.autoencoder.scale
-    return label, (torch.stack([apart, wrong.flatten(1).square().mean(1).to(z.dtype)], 1) + TINY).log()
+    return label, (torch.stack([apart, wrong.flatten(1).square().mean(1).to(z.dtype)], 1) + LOG_FLOOR).log()
 
 
 def measure_outliers(model: ClusterModel, data: Data, seed: int) -> OutlierStatistics:

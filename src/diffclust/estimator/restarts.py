@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 NEAREST_VIEWS = 4  # neighbours of an image: two on either side, where views follow one another
 FEWEST_NEIGHBOURS = 4  # of a row
-# Another number wherever `neighbour_graph` finds other neighbours than before: no fit goes on from its checkpoint with
-# another graph than it began with. 1 had no number.
+# Raise it when `neighbour_graph` finds other neighbours: a checkpoint with another number is refused, because its fit
+# would continue with another graph than it began with.
 GRAPH_RULES = 2
 
 

@@ -28,8 +28,8 @@ from .selection import RULES
 # For an encoder that learns from the neighbour graph; steps are those of pretraining, and of the method:
 ALL_ROWS = 2048  # with at most so many rows, a batch is all of them
 SOME_ROWS = 768  # batch size with more rows; one neighbour of each row comes with it
-STEPS_OF_ALL_ROWS = (150, 50)  # steps if a batch is all rows
-STEPS = (500, 166)  # steps otherwise
+STEPS_OF_ALL_ROWS = (150, 50)  # steps of pretraining and of clustering, if a batch is all rows
+STEPS_OF_SOME_ROWS = (500, 166)  # the same otherwise
 STEPS_BY_ROOT = 8  # but pretraining has at least so many steps times the root of the number of rows
 AUTO_AUGMENT = 0.5  # augment="auto": strength of the random changes of images
 
@@ -214,7 +214,7 @@ class SharedSettings(BaseEstimator):
             return self.auto_epochs(phase, steps)
         if steps == 1:
             return STEPS_OF_ALL_ROWS[phase]
-        wanted = max(STEPS[0], STEPS_BY_ROOT * math.sqrt(rows)) if phase == 0 else STEPS[1]
+        wanted = max(STEPS_OF_SOME_ROWS[0], STEPS_BY_ROOT * math.sqrt(rows)) if phase == 0 else STEPS_OF_SOME_ROWS[1]
         return math.ceil(wanted / steps)
 
     def _batch_size(self, n: int, neighbours: bool = False) -> int:

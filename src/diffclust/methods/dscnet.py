@@ -45,7 +45,7 @@ from .transductive import TransductiveClusterer
 
 FIRST_COEFFICIENT = 1e-8  # initial value of every coefficient, as in the authors' code
 MAPS = (15,)  # of the authors' network for COIL-20: one convolution of stride 2
-BATCH = 256  # batch size while the autoencoder is trained alone
+PRETRAIN_BATCH_SIZE = 256  # batch size while the autoencoder is trained alone
 COPIES = 8  # tensors of the size of C in memory: its gradient, Adam's moments, intermediate results
 
 
@@ -136,7 +136,7 @@ class DSCNet(TransductiveClusterer):
         self._check_memory(n)
         (seed,) = restart_seeds(self.random_state, 1)
         with learning():
-            restart = self._restart(Data(given.rows, device, n), Data(given.rows, device, BATCH), seed)
+            restart = self._restart(Data(given.rows, device, n), Data(given.rows, device, PRETRAIN_BATCH_SIZE), seed)
             train([restart])
             model = restart.model
             assert isinstance(model, DSCNetModel)

@@ -25,13 +25,13 @@ from ..nn.autoencoders import Autoencoder
 from ..nn.cluster import ClusterLayer
 from .partners import PartnerClusterer, PartnerModel
 
-MIN_SHARE = 1e-8  # lower bound of the entries of P
+MIN_PROBABILITY = 1e-8  # lower bound of the entries of P
 
 
 def mutual_information(joint: Tensor, weight: float = 1.0) -> Tensor:
     """I(P) of a table P (k, k) of positive numbers, which are normalised to sum to one; λ is `weight`."""
     table = (joint + joint.T) / 2
-    table = (table / table.sum()).clamp_min(MIN_SHARE)
+    table = (table / table.sum()).clamp_min(MIN_PROBABILITY)
     return (table * (table.log() - weight * (table.sum(1, keepdim=True).log() + table.sum(0).log()))).sum()
 
 

@@ -50,9 +50,9 @@ SIAMESE_NEIGHBOURS = 2  # nearest codes of a row that count as neighbours for th
 MARGIN = 1.0  # smallest distance that other rows should have
 NEWTON_STEPS = 25  # for an inverse root: enough for eigenvalues down to 1e-12 of the largest
 RIDGE = 1e-6  # added to the eigenvalues of FᵀF / m, as a share of their mean
-MAX_ROWS = 50_000  # rows from which the last M is found
-BATCH = 1024  # batch_size="auto": rows should have neighbours in their batch
-STEPS = 800  # epochs="auto": this many steps
+MAX_FITTED_ROWS = 50_000  # rows from which the last M is found
+AUTO_BATCH_SIZE = 1024  # batch_size="auto": rows should have neighbours in their batch
+AUTO_STEPS = 800  # epochs="auto": this many steps
 
 
 def layers(widths: Sequence[int]) -> nn.Sequential:
@@ -161,9 +161,9 @@ class SpectralNetModel(PrototypeDecoding):
 
     @torch.no_grad()
     def after_training(self, data: Data) -> None:
-        self.make_orthonormal(self.codes[data.draw(MAX_ROWS)])
+        self.make_orthonormal(self.codes[data.draw(MAX_FITTED_ROWS)])
         self.place_centers(data, "k-means")
-        index = data.draw(MAX_ROWS)
+        index = data.draw(MAX_FITTED_ROWS)
         with self.evaluating():
             nearest = self.clusters.distances(data.map(self.embed, index)).argmin(0)
         self.prototypes.copy_(self.codes[index[nearest]])
@@ -277,10 +277,16 @@ class SpectralNet(PrototypeClusterer):
     }
 
     def _batch_size(self, n: int, neighbours: bool = False) -> int:
-        return min(n, BATCH) if self.batch_size == "auto" and not neighbours else super()._batch_size(n, neighbours)
+        return (
+            min(n, AUTO_BATCH_SIZE)
+            if self.batch_size == "auto" and not neighbours
+            else super()._batch_size(n, neighbours)
+        )
 
     def _epochs(self, wish: int | str, data: Data, phase: int) -> int:
-        return math.ceil(STEPS / data.steps) if wish == "auto" and phase == 1 else super()._epochs(wish, data, phase)
+        return (
+            math.ceil(AUTO_STEPS / data.steps) if wish == "auto" and phase == 1 else super()._epochs(wish, data, phase)
+        )
 
     def pretraining_plan(self, model: ClusterModel, epochs: int) -> list[tuple[str, Trainable, int]]:
         assert isinstance(model, SpectralNetModel)

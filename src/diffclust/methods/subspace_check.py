@@ -10,8 +10,8 @@ from ..engine.rows import Rows, TensorRows
 from ..estimator import networks
 from .ssc import self_affinity, spectral_labels, unit_length
 
-MAX_ROWS = 400  # largest sample of rows
-ALPHA = 5.0  # `alpha` of SSC: how closely a row is reconstructed by the others
+SAMPLE_ROWS = 400  # largest sample of rows
+SSC_ALPHA = 5.0  # `alpha` of SSC: how closely a row is reconstructed by the others
 N_NEIGHBOURS = 10
 CLEARLY_LESS = 0.7  # rows lie near subspaces if the cut is below this share of the neighbour graph's
 
@@ -20,7 +20,7 @@ def lie_near_subspaces(rows: Rows, k: int) -> bool:
     """Whether the self-expression graph falls into k parts more clearly than the neighbour graph: its cut, the mean
     share of weight that leaves a part, must be less than 0.7 of the other. Uses a sample of the rows, as directions,
     scaled by their values."""
-    index = torch.linspace(0, len(rows) - 1, min(len(rows), MAX_ROWS), dtype=torch.float64).long()
+    index = torch.linspace(0, len(rows) - 1, min(len(rows), SAMPLE_ROWS), dtype=torch.float64).long()
     x = rows.take(index).cpu().float() / rows.divisor
     if not bool(x.isfinite().all()):
         return False  # refused later, with the row's own number
@@ -29,7 +29,7 @@ def lie_near_subspaces(rows: Rows, k: int) -> bool:
     if len(x) < 3 * k:
         return False
     near = kneighbors_graph(x.numpy(), min(N_NEIGHBOURS, len(x) - 1))
-    written, _ = self_affinity(x, ALPHA)
+    written, _ = self_affinity(x, SSC_ALPHA)
     return cut(written, k) < CLEARLY_LESS * cut(sp.csr_array(near + near.T), k)
 
 

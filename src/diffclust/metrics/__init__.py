@@ -1,4 +1,4 @@
-"""How good is a clustering? Scores against known labels, and scores that need none."""
+"""Scores of a clustering, against known labels and without labels."""
 
 from .label_free import (
     calinski_harabasz,

@@ -1,4 +1,4 @@
-"""Scores that need no known labels: how tight clusters are, how far apart, how even."""
+"""Scores without known labels: how compact, how well separated and how even in size clusters are."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -16,7 +16,7 @@ def silhouette(Z: Any, labels: ArrayLike, sample: int = SILHOUETTE_ROWS, random_
     """Mean of (b - a) / max(a, b), a the mean distance to the own cluster, b to the nearest other; -1 to 1.
 
     Measured on at most `sample` rows, drawn by `random_state`. nan with fewer than two clusters among them,
-    or with every row its own.
+    or if every row is a cluster.
     """
     Z, codes = _check(Z, labels)
     if sample < 2:
@@ -34,7 +34,7 @@ def silhouette(Z: Any, labels: ArrayLike, sample: int = SILHOUETTE_ROWS, random_
 def davies_bouldin(Z: Any, labels: ArrayLike) -> float:
     """Mean over clusters i of `max_j (s_i + s_j) / |c_i - c_j|`, s the mean distance to the centre c.
 
-    Smaller is better. nan with one cluster, infinite where two clusters of some width share a centre.
+    Smaller is better. nan with one cluster, infinite if two clusters have the same centre and are not points.
     """
     return _davies_bouldin(*_check(Z, labels))
 
@@ -42,7 +42,7 @@ def davies_bouldin(Z: Any, labels: ArrayLike) -> float:
 def calinski_harabasz(Z: Any, labels: ArrayLike) -> float:
     """Between over within scatter, each per degree of freedom: (B / (k - 1)) / (W / (n - k)).
 
-    Larger is better. nan with one cluster or with every row its own, infinite where clusters have no width.
+    Larger is better. nan with one cluster or if every row is a cluster, infinite if all rows are equal to their centre.
     """
     return _calinski_harabasz(*_check(Z, labels))
 
@@ -50,7 +50,7 @@ def calinski_harabasz(Z: Any, labels: ArrayLike) -> float:
 def scatter(Z: Any, labels: ArrayLike) -> float:
     """Within over total variance, W / (W + B): 0 to 1, smaller is better, free of scale.
 
-    1 with one cluster, nan where all rows are the same point.
+    1 with one cluster, nan if all rows are equal.
     """
     within, between = _within_between(*_check(Z, labels))
     return within / (within + between) if within + between > 0 else float("nan")
@@ -104,7 +104,7 @@ def _check(Z: Any, labels: ArrayLike) -> tuple[Any, NDArray[np.int64]]:
 
 
 def _clusters(Z: Any, codes: NDArray[np.int64]) -> Iterator[NDArray[np.float64]]:
-    """The rows of each cluster, one cluster at a time: never all of Z in double precision or dense."""
+    """The rows of each cluster, one cluster at a time, so that Z is never in memory as a dense float64 array."""
     order = np.argsort(codes, kind="stable")
     for rows in np.split(order, np.cumsum(np.bincount(codes))[:-1]):
         part = Z[rows]
@@ -134,10 +134,10 @@ def _davies_bouldin(Z: Any, codes: NDArray[np.int64]) -> float:
 
     s = np.array(widths)
     apart, wide = cdist(centers, centers), s[:, None] + s
-    likeness = np.where(wide > 0, np.inf, 0.0)  # where the centres coincide
-    np.divide(wide, apart, out=likeness, where=apart > 0)
-    np.fill_diagonal(likeness, 0.0)
-    return float(likeness.max(axis=1).mean())
+    ratios = np.where(wide > 0, np.inf, 0.0)  # if the centres are equal
+    np.divide(wide, apart, out=ratios, where=apart > 0)
+    np.fill_diagonal(ratios, 0.0)
+    return float(ratios.max(axis=1).mean())
 
 
 def _calinski_harabasz(Z: Any, codes: NDArray[np.int64]) -> float:

@@ -1,7 +1,7 @@
 """Scores against known labels.
 
-Everything is read from the contingency table n_ij: how many rows of class i fell into cluster j. Labels may be
-integers, strings, or anything else hashable; clusters may be more or fewer than classes, and their names never matter.
+Everything is computed from the contingency table n_ij, the number of rows of class i in cluster j. Labels may be
+integers, strings, or anything else hashable. There may be more or fewer clusters than classes, and names do not matter.
 """
 
 from dataclasses import dataclass
@@ -13,8 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .labels import encoded, entropy_of_sizes
 
-# scipy.optimize and scikit-learn are imported where they are used: they take most of a second, and much of
-# this module does without.
+# scipy.optimize and scikit-learn are imported in functions, because that takes most of a second.
 
 
 @dataclass(frozen=True)
@@ -48,7 +47,7 @@ class Contingency:
 
     @property
     def identical(self) -> bool:
-        """Both sides cut the rows in the same way."""
+        """Whether both sides are the same partition of the rows."""
         return bool(self.counts.nnz == len(self.classes) == len(self.clusters))
 
     def matched(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
@@ -66,7 +65,7 @@ class Contingency:
     def mutual_information(self) -> float:
         n, cells = self.n, self.counts.tocoo()
         i, j = cells.coords
-        # The logarithm of a product of sizes as a sum: the product may not fit into an integer.
+        # the logarithm of a product of sizes as a sum, because the product may overflow
         log_expected = np.log(self.class_sizes)[i] + np.log(self.cluster_sizes)[j] - np.log(n)
         information = float((cells.data / n * (np.log(cells.data) - log_expected)).sum())
         return max(information, 0.0)
@@ -79,7 +78,7 @@ class Contingency:
         return _share(self.mutual_information(), float(mean), otherwise=0.0)
 
     def ari(self) -> float:
-        # Python's integers: products of numbers of pairs pass 64 bits already for n = 100,000.
+        # Python's integers, because products of numbers of pairs overflow 64 bits for n = 100,000
         both, a, b, total = (
             _pairs(sizes) for sizes in (self.counts.data, self.class_sizes, self.cluster_sizes, self.n)
         )
@@ -112,17 +111,17 @@ class Contingency:
 
 
 def accuracy(y_true: ArrayLike, y_pred: ArrayLike) -> float:
-    """Share of rows that are right under the best one-to-one naming of clusters by classes.
+    """Share of rows that are right under the best one-to-one matching of clusters and classes.
 
-    max_π Σ_j n_{π(j), j} / n, by the Hungarian method. Rows of clusters or classes left over are wrong.
+    max_π Σ_j n_{π(j), j} / n, by the Hungarian method. Rows of clusters or classes without a partner are wrong.
     """
     return Contingency.of(y_true, y_pred).accuracy()
 
 
 def match(y_true: ArrayLike, y_pred: ArrayLike) -> dict[Any, Any]:
-    """The naming used by `accuracy`: cluster -> class.
+    """The matching used by `accuracy`: cluster -> class.
 
-    One-to-one: with more clusters than classes some clusters have no entry. A pair may share no row at all.
+    One-to-one: with more clusters than classes some clusters have no entry. A pair may have no row in common.
     """
     table = Contingency.of(y_true, y_pred)
     return {table.clusters[j]: table.classes[i] for i, j in zip(*table.matched(), strict=True)}
@@ -138,15 +137,15 @@ def confusion(y_true: ArrayLike, y_pred: ArrayLike) -> tuple[list[Any], list[Any
 
 
 def purity(y_true: ArrayLike, y_pred: ArrayLike) -> float:
-    """Σ_j max_i n_ij / n: every cluster named by its commonest class. Grows with the number of clusters."""
+    """Σ_j max_i n_ij / n: every cluster is named after its commonest class. Grows with the number of clusters."""
     return Contingency.of(y_true, y_pred).purity()
 
 
 def nmi(y_true: ArrayLike, y_pred: ArrayLike, average: Literal["arithmetic", "geometric"] = "arithmetic") -> float:
     """Normalised mutual information: 2 I / (H(class) + H(cluster)), or I / sqrt(H(class) H(cluster)).
 
-    The arithmetic one is the V-measure and scikit-learn's default since 0.22; papers before mostly report
-    the geometric one. They differ when cluster sizes are uneven.
+    The arithmetic mean is scikit-learn's default since 0.22 and gives the V-measure; earlier papers mostly report the
+    geometric one. They differ if cluster sizes are uneven.
     """
     if average not in ("arithmetic", "geometric"):
         raise ValueError(f"average={average!r} should be 'arithmetic' or 'geometric'.")

@@ -7,10 +7,10 @@ from numpy.typing import ArrayLike, NDArray
 
 
 def encoded(labels: ArrayLike, name: str) -> tuple[NDArray[np.int64], list[Any]]:
-    """Labels as 0 .. k-1, and what each number stands for."""
+    """Labels as 0 .. k-1, and the label that each number stands for."""
     array = np.asarray(labels)
     if array.dtype.kind in "US" and not isinstance(labels, np.ndarray):
-        # numpy made strings of everything: 1 and "1" would become one label, and a NaN a word.
+        # numpy would make strings of everything: 1 and "1" would be the same label, and NaN a word
         array = np.asarray(labels, dtype=object)
     if array.ndim != 1:
         raise ValueError(f"{name} should be one label per row, (n,); it has shape {array.shape}.")
@@ -22,7 +22,7 @@ def encoded(labels: ArrayLike, name: str) -> tuple[NDArray[np.int64], list[Any]]
     if array.dtype.kind != "O":
         names, codes = np.unique(array, return_inverse=True)
         return codes.astype(np.int64), names.tolist()
-    # Labels of several types have no order of their own; this one does not depend on the order of rows.
+    # labels of several types cannot be compared; this order does not depend on the order of the rows
     order = sorted(set(array), key=lambda label: (type(label).__name__, repr(label)))
     number = {label: i for i, label in enumerate(order)}
     return np.fromiter((number[label] for label in array), np.int64, len(array)), order

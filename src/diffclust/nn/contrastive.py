@@ -17,7 +17,7 @@ def contrastive_loss(a: Tensor, b: Tensor, temperature: float = TEMPERATURE) -> 
     """
     with torch.autocast(a.device.type, enabled=False):
         u = F.normalize(torch.cat([a, b]), dim=1)
-        likeness = u @ u.T / temperature
-        likeness = likeness.masked_fill(torch.eye(len(u), dtype=torch.bool, device=u.device), -torch.inf)
+        similarity = u @ u.T / temperature
+        similarity = similarity.masked_fill(torch.eye(len(u), dtype=torch.bool, device=u.device), -torch.inf)
         partner = torch.arange(len(u), device=u.device).roll(len(a))
-        return F.cross_entropy(likeness, partner)
+        return F.cross_entropy(similarity, partner)

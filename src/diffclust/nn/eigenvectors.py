@@ -1,12 +1,13 @@
 """Eigenvectors by descent on orthonormal matrices: differentiable, also for equal eigenvalues.
 
 The k smallest eigenvectors of a symmetric L span the minimum of f(Y) = tr(YᵀLY) over YᵀY = I (n, k). With the gradient
-G = 2 L Y, the skew matrix P = G Yᵀ - Y Gᵀ turns Y downhill along the Cayley transform of -tP, of which a polynomial::
+G = 2 L Y, the skew matrix P = G Yᵀ - Y Gᵀ gives a direction of descent: Y moves along the Cayley transform of -tP. A
+polynomial::
 
     Y(t) = Σ_i c_i (-tP)^i Y,    c = 1, 1, 1/2 (r = 2);  1, 1, 1/2, 1/8 (r = 3)
 
-is enough: YᵀY stays I up to t^2r. P is never formed: it has rank 2k, and a product with it costs O(n k²). The gradient
-of `eigh` divides by differences of eigenvalues; this one does not. (SSCNet, with its formulas corrected.)
+approximates it, and YᵀY stays I up to t^2r. P is never formed: it has rank 2k, and a product with it costs O(n k²). The
+gradient of `eigh` divides by differences of eigenvalues; this one does not. (SSCNet, with its formulas corrected.)
 """
 
 import math
@@ -70,14 +71,14 @@ def cayley_curve(p: Skew, t: Tensor | float, coefficients: list[float]) -> Tenso
 
 
 def polish(y: Tensor) -> Tensor:
-    """Towards the nearest orthonormal matrix by products alone: an error ε of YᵀY becomes 3/4 ε²."""
+    """A step towards the nearest orthonormal matrix, by products only: an error ε of YᵀY becomes 3/4 ε²."""
     return 1.5 * y - 0.5 * y @ (y.mT @ y)
 
 
 @torch.no_grad()
 def step_length(apply: Operator, p: Skew, ly: Tensor, cap: float | None) -> Tensor:
-    """min(t~, cap) with Newton's step t~ = tr(YᵀLPY) / [tr(YᵀLP²Y) - tr(YᵀPLPY)] down the curve, the cap where the
-    curvature in brackets is not positive: (..., 1, 1). Without a number, the cap is `0.8 / |PY|`."""
+    """min(t~, cap), (..., 1, 1), with Newton's step t~ = tr(YᵀLPY) / [tr(YᵀLP²Y) - tr(YᵀPLPY)] along the curve; the cap
+    if the curvature in brackets is not positive. The cap is `0.8 / |PY|` by default."""
     d = p @ p.y
     slope = _trace(ly, d)
     curvature = _trace(ly, p @ d) + _trace(d, apply(d))  # Pᵀ = -P
@@ -97,7 +98,7 @@ def _length(a: Tensor) -> Tensor:
 
 
 def random_orthonormal(n: int, k: int, *, like: Tensor | None = None, seed: int = 0) -> Tensor:
-    """(n, k) with orthonormal columns, always the same for a seed; the global generators are left alone."""
+    """(n, k) with orthonormal columns, the same for a seed on every device. Global generators are not used."""
     draw = torch.randn(n, k, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
     q = torch.linalg.qr(draw).Q.contiguous()
     return q.float() if like is None else q.to(like)
@@ -125,7 +126,7 @@ class EigenvectorLayer(nn.Module):
     def forward(self, laplacian: Tensor | Operator, y: Tensor) -> Tensor:
         apply = operator(laplacian)
         ly = apply(y)
-        k = y.shape[-1]  # fewer than n_vectors are welcome
+        k = y.shape[-1]  # may be fewer than n_vectors
         p = Skew(y, 2 * ly, (self.turn - self.turn.T)[:k, :k].to(y.dtype))
         t = step_length(apply, p, ly, self.cap)
         return cayley_curve(p, t, self.coefficients)
@@ -135,7 +136,7 @@ class EigenvectorLayer(nn.Module):
 
 
 def operator(matrix: Tensor | Operator) -> Operator:
-    """A product with L, from a dense or sparse matrix; an operator is one already."""
+    """The function Y -> L Y of a dense or sparse matrix, or of an operator."""
     if not isinstance(matrix, Tensor):
         return matrix
     if matrix.shape[-1] != matrix.shape[-2]:
@@ -184,7 +185,7 @@ def smallest_eigenvectors(
 
 
 def _descend(apply: Operator, y: Tensor, max_iter: int, tolerance: float, coefficients: list[float]) -> Tensor:
-    h = last = y.new_zeros(())  # direction and gradient of the step before
+    h = last = y.new_zeros(())  # direction and gradient of the previous step
     ly = apply(y)
     scale = _length(ly)
     if not bool(scale.isfinite().all()):
@@ -201,7 +202,8 @@ def _descend(apply: Operator, y: Tensor, max_iter: int, tolerance: float, coeffi
 
 
 def _conjugate(gradient: Tensor, last: Tensor, h: Tensor, y: Tensor) -> Tensor:
-    """β h with Polak and Ribière's β >= 0, h brought to the present tangent; nothing where the sum is not downhill."""
+    """β h with Polak and Ribière's β >= 0 and h projected to the current tangent space; 0 if the sum is no descent
+    direction."""
     tiny = torch.finfo(y.dtype).tiny
     beta = _trace(gradient, gradient - last) / _trace(last, last).clamp_min(tiny)
     h = h - y @ (y.mT @ h)
@@ -215,7 +217,7 @@ def top_singular_vectors(
     """The k largest singular triplets of (..., n, d): U (..., n, k), descending S (..., k), V (..., d, k), X ≈ U S Vᵀ.
 
     Eigenvectors of -XᵀX or -XXᵀ, whichever is smaller, by products with X alone; gradients as those of
-    `smallest_eigenvectors`. Singular values below the square root of the precision, times the largest, are lost.
+    `smallest_eigenvectors`. Singular values below √eps times the largest are inaccurate.
     """
     n, d = x.shape[-2:]
     if not 1 <= k <= min(n, d):

@@ -9,7 +9,7 @@ from .ops import squared_distances
 
 Graph = Literal["knn", "full"]
 
-MEDIAN_OF = 256  # a median is taken of about this many distances
+MEDIAN_OF = 256  # number of distances that a median is computed from, about
 
 
 def affinity(z: Tensor, n_neighbors: int = 5, graph: Graph = "knn") -> Tensor:
@@ -63,7 +63,8 @@ def attach(z: Tensor, known: Tensor, n_neighbors: int = 5) -> Edges:
 
 
 def _distances(z: Tensor, known: Tensor) -> Tensor:
-    """Squared, (..., b, m), from the middle of the known rows: far from the origin they would lose digits."""
+    """Squared distances (..., b, m), after subtracting the mean of the known rows: far from zero they would lose
+    digits."""
     if z.ndim > 2:
         return torch.vmap(_distances)(z, known)
     middle = known.detach().mean(0)

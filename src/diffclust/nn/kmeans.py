@@ -1,4 +1,4 @@
-"""k-means++ and Lloyd's algorithm on tensors, on whatever device they live.
+"""k-means++ and Lloyd's algorithm on tensors, on their device.
 
 They place the first centres of the neural methods and serve as a baseline. Randomness comes from
 `generator`, or from torch's global generator.
@@ -15,8 +15,8 @@ from torch import Generator, Tensor
 from .nearest import Scores, member_sums, nearest_from, parts, sums_by_key, upcast
 from .ops import squared_distances
 
-TOLERANCE = 1e-4  # scikit-learn's
-SCORES_AT_ONCE = 2**24  # numbers that starts which move together may hold
+TOLERANCE = 1e-4  # scikit-learn's default
+SCORES_AT_ONCE = 2**24  # scores and coordinates in memory, if several starts are computed together
 SAME_INERTIA = 1e-6  # relative difference up to which two inertias count as equal
 COPIED_AT_ONCE = 2**27  # numbers copied from the host at a time
 
@@ -63,14 +63,14 @@ def lloyd(x: Tensor, centers: Tensor, *, max_iter: int = 300, tolerance: float =
     `tolerance` times the mean variance of a feature. An empty cluster restarts at the row farthest from its centre.
 
     The computation runs on the device of the centres: rows in host memory (pinned if possible) are copied to a GPU in
-    parts, the next one during the work on the current one. Centres of half-precision rows are float32.
+    parts, each while the previous one is computed. Centres of half-precision rows are float32.
     """
     return _lloyd(x, centers[None], max_iter, tolerance)
 
 
 def _lloyd(x: Tensor, starts: Tensor, max_iter: int, tolerance: float) -> KMeansResult:
-    """`lloyd` from several starts (s, k, d) at once: on few rows a step of all takes hardly longer than a step of one.
-    The smallest inertia wins."""
+    """`lloyd` from several starts (s, k, d) at once; the smallest inertia wins. With few rows, a step of all takes
+    hardly longer than a step of one."""
     rows = CPURows(x, starts.shape) if starts.device.type == "cpu" else GPURows(x, starts.device)
     threshold = tolerance * rows.variance
     centers = starts.to(rows.origin.dtype) - rows.origin  # distances lose digits far from the origin
@@ -81,7 +81,7 @@ def _lloyd(x: Tensor, starts: Tensor, max_iter: int, tolerance: float) -> KMeans
         sums, counts = rows.sums(now, moving)
         means = torch.where(counts[:, :, None] > 0, sums / counts[:, :, None].clamp_min(1), now).to(now.dtype)
         shift = (means - now).square().sum((1, 2))
-        goes_on, has_empty = torch.stack([shift > threshold, (counts == 0).any(1)]).tolist()  # waits for a GPU once
+        goes_on, has_empty = torch.stack([shift > threshold, (counts == 0).any(1)]).tolist()  # waits for the GPU once
         for i, start in enumerate(moving):
             n_iter[start] += 1
             if has_empty[i]:
@@ -103,8 +103,8 @@ def _lloyd(x: Tensor, starts: Tensor, max_iter: int, tolerance: float) -> KMeans
 
 
 def _best(inertia: list[float]) -> int:
-    """The best start; of starts that end with the same inertia up to rounding, the first, so that the choice is the
-    same on every machine. If values overflow, the first of all."""
+    """The start with the smallest inertia. Inertias that differ only by rounding count as equal, and the first one
+    wins, so that the choice is the same on every machine. If values overflow, the first start wins."""
     least = min(inertia)
     return next((i for i, value in enumerate(inertia) if value <= least * (1 + SAME_INERTIA)), 0)
 
@@ -121,14 +121,14 @@ class CPURows:
         self.parts = parts(len(x), s * k, d)
         self.scores = Scores(shape, x.dtype, x.device, self.parts[0].stop)
         self.starts = list(range(s))
-        self.labels: np.ndarray | None = None  # (s, n), once they are known
+        self.labels: np.ndarray | None = None  # (s, n), None before the first step
         self.totals = torch.zeros(s, k, d, dtype=torch.float64)
         self.counts = torch.zeros(s, k, dtype=torch.long)
 
     def sums(self, centers: Tensor, starts: list[int]) -> tuple[Tensor, Tensor]:
-        """Of the rows nearest to the centres (s, k, d) of these starts: (s, k, d) and (s, k)."""
+        """Sums (s, k, d) and numbers (s, k) of the rows nearest to each centre (s, k, d) of these starts."""
         before = self.labels
-        if before is not None and starts != self.starts:  # some have come to rest
+        if before is not None and starts != self.starts:  # some starts have converged
             kept = [self.starts.index(start) for start in starts]
             before, self.totals, self.counts = before[kept], self.totals[kept], self.counts[kept]
             self.starts = starts
@@ -200,8 +200,8 @@ class GPURows:
 
 
 def copied_in_parts(x: Tensor, device: torch.device) -> Iterator[Tensor]:
-    """Yield rows of the host on the device, one part at a time; the next is copied during the work on the current one.
-    A part is freed when the one after the next is requested."""
+    """Copy rows from the host to the device, one part at a time, each while the previous one is computed. A part is
+    freed when the second one after it is requested."""
     size = max(1, COPIED_AT_ONCE // x.shape[1])
     ways = [(x.new_empty(min(size, len(x)), x.shape[1], device=device), torch.cuda.Event()) for _ in range(2)]
     courier = torch.cuda.Stream(device)
@@ -236,6 +236,6 @@ def kmeans(
     if len(x) < n_clusters:
         raise ValueError(f"{len(x)} rows are too few for n_clusters={n_clusters} clusters.")
     starts = torch.stack([kmeans_plus_plus(x, n_clusters, generator) for _ in range(n_init)])
-    at_once = max(1, SCORES_AT_ONCE // (len(x) * (int(n_clusters) + x.shape[1])))  # n_clusters may be of numpy
+    at_once = max(1, SCORES_AT_ONCE // (len(x) * (int(n_clusters) + x.shape[1])))  # n_clusters may be a numpy integer
     results = [_lloyd(x, some, max_iter, TOLERANCE) for some in starts.split(at_once)]
     return results[_best([result.inertia for result in results])]

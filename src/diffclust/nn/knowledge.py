@@ -4,10 +4,10 @@ With p_i the probabilities of row i, `softmax_j(-|z_i - Ω_j|² / T)`, the loss 
 
     -log p_ic                 row i is in cluster c
     -log Σ_j p_ij p_lj        rows i and l are in the same cluster
-    -log (1 - Σ_j p_ij p_lj)  they are in different clusters
+    -log (1 - Σ_j p_ij p_lj)  rows i and l are in different clusters
 
 The last two are the likelihood of Hsu et al., "Multi-class classification without multi-class labels" (ICLR 2019). T is
-that of `predict_proba`, estimated from the rows at hand: facts that hold with certainty have no gradient.
+that of `predict_proba`, estimated from the batch. Facts that hold with certainty have no gradient.
 """
 
 import hashlib
@@ -21,22 +21,22 @@ from .kmeans import draw_proportional, kmeans, lloyd
 from .ops import one_hot, squared_distances
 
 MIN_TEMPERATURE = 1e-3  # smallest T, as a share of the mean distance
-PIECES = 5  # k-means finds this many times as many pieces, which links then merge into clusters
+PIECES = 5  # k-means finds this many pieces per cluster, which are then merged with the help of the links
 
 
 class Knowledge(NamedTuple):
     """What is known about some rows of a data set, by their positions."""
 
-    rows: Tensor  # (m,) rows of known cluster
-    labels: Tensor  # (m,) these clusters
-    pairs: Tensor  # (p, 2) linked rows
-    same_cluster: Tensor  # (p,) bool: must-link or cannot-link
+    rows: Tensor  # (m,) positions of rows whose cluster is known
+    labels: Tensor  # (m,) their clusters
+    pairs: Tensor  # (p, 2) positions of linked rows
+    same_cluster: Tensor  # (p,) True: must-link, False: cannot-link
 
     def to(self, device: torch.device) -> "Knowledge":
         return Knowledge(*(part.to(device) for part in self))
 
     def digest(self) -> str:
-        """A hash of all of it."""
+        """A hash of these tensors."""
         parts = (repr(part.tolist()).encode() for part in self)
         return hashlib.sha256(b"/".join(parts)).hexdigest()
 
@@ -65,8 +65,8 @@ def knowledge_loss(clusters: ClusterLayer, z: Tensor, labels: Tensor, same_clust
 
 
 def clusters_of(known: Knowledge, n_clusters: int, z: Tensor, rows: Tensor, pairs: Tensor) -> tuple[Tensor, Tensor]:
-    """Centres (k, d) and labels (n,) of the rows z (n, d), by the classes that are known, else by links. `rows` (m, d)
-    and `pairs` (p, 2, d) are those of z that something is known of."""
+    """Centres (k, d) and labels (n,) of the rows z (n, d): from known clusters if there are any, otherwise from links.
+    `rows` (m, d) and `pairs` (p, 2, d) are the embeddings of the rows in `known`."""
     if len(known.rows):
         return clusters_of_known(z, n_clusters, rows, known.labels)
     return clusters_of_links(z, n_clusters, (pairs[:, 0], pairs[:, 1]), known.same_cluster)
@@ -74,10 +74,11 @@ def clusters_of(known: Knowledge, n_clusters: int, z: Tensor, rows: Tensor, pair
 
 @torch.no_grad()
 def clusters_of_known(z: Tensor, n_clusters: int, known: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """Centres (k, d) and labels (n,) of the rows z (n, d), where rows `known` (m, d) are of clusters `labels`, 0 to c.
+    """Centres (k, d) and labels (n,) of the rows z (n, d); the rows `known` (m, d) are in the clusters `labels`, 0 to
+    c.
 
-    k-means (Lloyd) begins at the means of these, and for clusters that nothing is known of at rows drawn as k-means++
-    draws (Basu et al.: "Semi-supervised clustering by seeding", ICML 2002). Cluster j stays cluster j.
+    k-means (Lloyd) starts from the means of these rows, and for other clusters from rows drawn as in k-means++ (Basu et
+    al.: "Semi-supervised clustering by seeding", ICML 2002). Cluster j keeps its number.
     """
     member = one_hot(labels, int(labels.max()) + 1).to(z.dtype)
     centers = member.T @ known / member.sum(0)[:, None]
@@ -94,12 +95,12 @@ def clusters_of_known(z: Tensor, n_clusters: int, known: Tensor, labels: Tensor)
 def clusters_of_links(
     z: Tensor, n_clusters: int, pairs: tuple[Tensor, Tensor], same_cluster: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Centres (k, d) and labels (n,) of the rows z (n, d), where `pairs`, (p, d) twice, are together or apart.
+    """Centres (k, d) and labels (n,) of the rows z (n, d), with links between the rows of `pairs`, (p, d) twice.
 
-    k-means with `PIECES` times the clusters, whose pieces are joined, cheapest first, until as many are left as are
-    wanted. Joining two costs what it does by Ward's rule, times (1 + a) / (1 + t), where t and a are the links between
-    them that say together and apart, as multiples of what pieces of their sizes would have by chance. A loss cannot do
-    this: it joins what belongs together, and leaves the second centre without rows.
+    k-means finds `PIECES` pieces per cluster, and the two that are cheapest to merge are merged until `n_clusters` are
+    left. The cost is that of Ward's rule, times (1 + a) / (1 + t): t and a are the numbers of must-links and
+    cannot-links between the two, relative to the number expected by chance for pieces of their sizes. A loss alone
+    would bring linked rows to one centre, and leave another centre without rows.
     """
     found = kmeans(z, min(len(z), PIECES * n_clusters), n_init=10)
     ends = [squared_distances(part, found.centers).argmin(1) for part in pairs]
@@ -109,7 +110,7 @@ def clusters_of_links(
     apart, linked = links + links.transpose(1, 2)
     size = torch.bincount(found.labels, minlength=len(found.centers)).double().clamp_min(1)
     center, alive = found.centers.double(), torch.ones(len(size), dtype=torch.bool, device=z.device)
-    piece_of = torch.arange(len(size), device=z.device)  # which of those that are left each piece has become part of
+    piece_of = torch.arange(len(size), device=z.device)  # the piece that each original piece was merged into
     for _ in range(len(size) - n_clusters):
         weight = size[:, None] * size / (size[:, None] + size)
         chance = len(same_cluster) * size[:, None] * size / (len(z) ** 2 / 2)

@@ -16,7 +16,7 @@ from .kmeans import kmeans
 from .neighbours import NeighbourGraph, neighbour_loss
 from .ops import one_hot
 
-STEPS = 300  # largest number of steps; n rows get at most n
+MAX_STEPS = 300  # largest number of steps; n rows get at most n
 FIRST_LR = 0.5  # learning rate of the first step, in units of about the distance of neighbours; it falls to zero
 NEAR_PER_ROW, FAR_PER_ROW = 3, 6  # neighbours and random other rows per row and step
 PLACED_AMONG = 5  # a row outside of the layout is placed at the weighted mean of this many of its rows
@@ -29,7 +29,7 @@ def compute_layout(z: Tensor, graph: NeighbourGraph | None = None) -> Tensor:
     """Positions u (n, d) of the rows z (n, d), starting from the standardised rows. `graph` is the neighbour graph of
     z, if known."""
     n = len(z)
-    steps = min(STEPS, n)
+    steps = min(MAX_STEPS, n)
     graph = graph or NeighbourGraph.of(z, metric="euclidean")
     with torch.enable_grad():
         places = ((z - z.mean(0)) / z.std().clamp_min(torch.finfo(z.dtype).tiny)).detach().requires_grad_()

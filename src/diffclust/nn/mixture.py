@@ -1,4 +1,4 @@
-"""A cluster layer whose centres have their own spreads and weights: a mixture of diagonal Gaussians."""
+"""A cluster layer whose clusters have their own variances and weights: a mixture of diagonal Gaussians."""
 
 import math
 
@@ -15,16 +15,16 @@ MIN_VARIANCE = 1e-3  # smallest variance of a component, as a share of the rows'
 class GaussianMixture(ClusterLayer):
     """Rows (b, d) -> p(c | z) (b, k).
 
-    Logits are log π_c + log N(z; μ_c, σ_c²), so that the assignment is their softmax. Being those of unit spheres at
-    σ = 1, they have the scale α = 1/2, and the weights W are the means μ themselves.
+    Logits are log π_c + log N(z; μ_c, σ_c²), so that the assignment is their softmax. With α = 1/2 the logits for σ = 1
+    are those of `ClusterLayer`, and the weights W are the means μ.
     """
 
-    temperature = 2.0  # 2σ², in units of the components' own spreads
+    temperature = 2.0  # 2σ², in units of the components' own variances
 
     def __init__(self, n_clusters: int, embedding_dim: int) -> None:
         super().__init__(n_clusters, embedding_dim, assignment=softmax, alpha=0.5)
         self.log_variances = nn.Parameter(torch.zeros(n_clusters, embedding_dim))
-        self.shares = nn.Parameter(torch.zeros(n_clusters))  # π = softmax(shares): they sum to one whatever a step does
+        self.shares = nn.Parameter(torch.zeros(n_clusters))  # π = softmax(shares), so they always sum to one
 
     @property
     def log_weights(self) -> Tensor:
@@ -38,12 +38,12 @@ class GaussianMixture(ClusterLayer):
         return self.log_weights.to(dtype) - (apart + log_variances + math.log(2 * math.pi)).sum(2) / 2
 
     def distances(self, z: Tensor) -> Tensor:
-        """`|z_i - μ_j|²`, whatever the spreads."""
+        """`|z_i - μ_j|²`, without the variances."""
         dtype = torch.promote_types(z.dtype, self.weight.dtype)
         return squared_distances(z.to(dtype), self.centers.to(dtype))
 
     def read_distances(self, z: Tensor, logits: Tensor) -> Tensor:
-        return self.distances(z)  # the logits have the spreads in them
+        return self.distances(z)  # not from the logits, which contain the variances
 
     @torch.no_grad()
     def place(self, z: Tensor, how: Start = "k-means") -> None:
@@ -52,7 +52,7 @@ class GaussianMixture(ClusterLayer):
 
     @torch.no_grad()
     def fit_(self, z: Tensor, *, max_iter: int = 100, tolerance: float = 1e-4) -> None:
-        """Expectation-maximisation from the means as they are; the first members are the nearest rows."""
+        """Expectation-maximisation from the current means; at first each row belongs to the nearest mean."""
         z = z.double()
         floor = MIN_VARIANCE * z.var(0, correction=0).mean().clamp_min(1e-12)
         member, last = hard(-self.distances(z)), -math.inf

@@ -1,39 +1,41 @@
-"""How many clusters there are: as many as two encoders see on rows that they have not both learnt from.
+"""The number of clusters, by the agreement of two encoders that are trained on different halves of the rows.
 
-One encoder on all rows cannot tell. It spreads neighbours into clumps, and its clumps look like clusters. Two encoders,
-each trained on its own half of the rows, have clumps in different places: what both see is in the data. So rows are
-embedded twice, z and z'. For each k, k-means on the one half gives clusters of all rows, and their silhouette is taken
-in the *other* embedding::
+The embedding of a single encoder does not show it: encoders form clumps of rows which look like clusters. Two encoders,
+each trained on its own half of the rows, have clumps in different places, so clusters that both show are in the data.
+So rows are embedded twice, as z and z'. For each k, k-means on one half gives clusters of all rows, and their
+silhouette is computed in the *other* embedding::
 
     s(k) = mean_i (b_i - a_i) / max(a_i, b_i),   a_i the mean distance to the own cluster, b_i to the nearest other
 
 The score of k is s(k) m(k) (1 - Σ_j p_j²). m(k) is the share of rows that are in the same cluster for both encoders,
-once their clusters are matched. p_j is the share of rows in cluster j, and the last factor the chance that two rows are
-told apart: a silhouette alone prefers two clusters. Of all k whose score is next to the best, the smallest is taken.
+after their clusters are matched. p_j is the share of rows in cluster j, and the last factor the probability that two
+rows are in different clusters; without it, two clusters would be preferred. The result is the smallest k whose score is
+at least `NEXT_TO_BEST` times the best.
 
-An encoder that has learnt by reconstruction, as of images, leaves clusters that touch: what it gives is laid out first,
-each half by its own neighbours, and other rows are put among those they are near to (see `nn.layout`). Then no number
-but the best is taken.
+Clusters touch in the embedding of an encoder trained by reconstruction, as for images. Such embeddings are first laid
+out, each half by its own neighbour graph, and other rows are placed near their neighbours (see `nn.layout`). Then the
+result is the best k.
 
-The rows themselves, without an encoder, are looked at in the same way, and where their s(k) is larger they decide: rows
-of one or two columns need none.
+The rows themselves, without an encoder, are measured in the same way, and they decide if their s(k) is larger: rows of
+one or two columns need no encoder.
 
-There is one cluster where even that k has s(k) < `NOTHING`, or where for no k any cluster has a valley around it: along
-the line from its centre to that of any other, again as the other encoder sees it, the middle is no emptier than the
-ends. The first is so for a Gaussian of some dimensions, the second for a square or a cube, which halves can agree to
-cut in four. A cluster with a valley around it is looked for at every k, since many that touch may be right, too.
+There is one cluster if s(k) < `NOTHING` for the best k, or if no cluster has a valley around it for any k. There is a
+valley between two clusters if, in the embedding of the other encoder, the density half way between their centres is
+lower than at the centres. The first is the case for a Gaussian of some dimensions, the second for a square or a cube,
+for which both halves may agree on four parts. All k are searched for a valley, because clusters that touch may be right
+too.
 
-Rows that vary in many directions, such as texts, need no valley where the two agree. There is no end of ways to cut a
-single cloud of them, so that two halves do not find the same. Where the `breadth` of the rows is at least `BROAD`, what
-the two agree on beyond chance (see `shared_information`) is evidence from `AGREED` on, for any k above
-`FEW_CLUSTERS`: a long cloud is always cut across.
+Rows that vary in many directions, such as texts, need no valley if the two encoders agree: a single cloud of them can
+be divided in so many ways that two halves do not find the same one. If the `breadth` of the rows is at least `BROAD`,
+agreement beyond chance (see `shared_information`) of at least `AGREED` is evidence, for any k above `FEW_CLUSTERS`,
+because both divide a long cloud across its length.
 
-Where the valley is shallow, the rows are compared with rows that have no clusters but the same columns and the same
-rank correlations (see `without_clusters`). There, too, the k-means clusters of two halves agree to some degree. If
-those of the rows agree by `SURPLUS` more, that is evidence.
+Where the valley is shallow, the rows are compared with rows without clusters that have the same columns and rank
+correlations (see `without_clusters`). There, too, the k-means clusters of two halves agree to some degree. If those of
+the rows agree by `SURPLUS` more, that is evidence.
 
-Where a half of the rows shows too little, both encoders may learn from more. Then all of this is measured on the rows
-that only one of them, or neither, has learnt from: on the others they agree about accidents, too.
+If half of the rows is too little to learn from, both encoders may be trained on more. Then all this is measured on rows
+that at most one of them was trained on: on common rows they also agree about chance.
 """
 
 from typing import NamedTuple
@@ -52,11 +54,11 @@ NOTHING_IN_ROWS = 0.25  # the same for the rows without an encoder: uniform nois
 NEXT_TO_BEST = 0.97  # a smaller number is taken if its score is at least this share of the best
 VALLEY = 0.5  # a cluster is separate if the density between it and every other is below this share of theirs
 BROAD, FEW_CLUSTERS = 10.0, 4  # for rows of at least this breadth, agreement on more than 4 clusters is evidence
-AGREED = 0.5  # if it is at least this: single clouds of such breadth have up to 0.26
+AGREED = 0.5  # smallest such agreement: single clouds of such breadth have up to 0.26
 SHALLOW = 0.65  # a valley below this is evidence together with a surplus of agreement
-SURPLUS, DRAWS = 0.1, 3  # that large in the mean of so many draws: single clouds of 200 rows or more have up to 0.09
-SURPLUS_STEP = 4  # every fourth number of clusters is looked at
-MIN_SHARE_APART = 0.1  # share of rows that must be in separate clusters, and outside of them: outliers do not count
+SURPLUS, DRAWS = 0.1, 3  # smallest surplus, a mean of 3 draws: single clouds of 200 rows or more have up to 0.09
+SURPLUS_STEP = 4  # every fourth number of clusters is measured
+MIN_SHARE_APART = 0.1  # smallest share of rows inside separate clusters, and outside of them: outliers do not count
 VALLEY_WIDTH = 0.15  # half the width in which densities are counted, relative to the distance of two centres
 MAX_ROWS = 1_000  # largest sample to find clusters on, and to measure them on: the cost grows with its square
 
@@ -69,7 +71,7 @@ class Choice(NamedTuple):
     silhouettes: list[float]  # s(k) of each candidate
     agreements: list[float]  # m(k)
     scores: list[float]  # s(k) m(k) (1 - Σ p²)
-    valley: float  # around the clusters that are most apart, at any candidate
+    valley: float  # of the best separated clusters, the smallest over all candidates
 
 
 UNDECIDED = Choice(1, [], [], [], [], 1.0)
@@ -89,8 +91,8 @@ def choose_number(
     next_to_best: float = NEXT_TO_BEST,
     rows: Tensor | None = None,
 ) -> Choice:
-    """The number of clusters of the rows, from 1 to `most`, on which the two views agree best. Without the `rows`
-    themselves (n, d), only a valley is evidence of several."""
+    """The number of clusters, from 1 to `most`, on which the two views agree best. Without the `rows` themselves (n, d),
+    only a valley is evidence of several."""
     both = torch.isin(views[0].trained_on, views[1].trained_on)
     asked = torch.ones(len(views[0].z), dtype=torch.bool, device=both.device)
     asked[views[0].trained_on[both]] = False
@@ -107,12 +109,12 @@ def choose_number(
     silhouettes, agreements, scores, valleys, evident = [], [], [], [], False
     for i, k in enumerate(candidates):
         labels = [squared_distances(z, each[i]).argmin(1) for z, each in zip(seen, found, strict=True)]
-        crossed = list(zip(labels, reversed(seen), reversed(apart), strict=True))  # each by the other's measure
+        crossed = list(zip(labels, reversed(seen), reversed(apart), strict=True))  # each in the other view
         told_apart = [1 - (torch.bincount(each) / len(each)).square().sum() for each in labels]
         silhouettes.append(torch.stack([silhouette(far, each, k).mean() for each, _, far in crossed]).mean().item())
         agreements.append(agreement(labels[0], labels[1], k))
         scores.append(silhouettes[-1] * agreements[-1] * torch.stack(told_apart).mean().item())
-        valleys.append(torch.stack([_deepest(valley(z, each, k), each) for each, z, _ in crossed]).mean().item())
+        valleys.append(torch.stack([_separation(valley(z, each, k), each) for each, z, _ in crossed]).mean().item())
         if k > FEW_CLUSTERS and broad:
             evident |= shared_information(labels[0], labels[1], k) >= AGREED
     best = int(torch.tensor(scores).argmax())
@@ -140,7 +142,7 @@ def clearer(*choices: Choice) -> Choice:
 
 def _clusters(view: View, candidates: list[int]) -> list[Tensor]:
     """The centres for each number of clusters, by k-means on rows that the encoder was trained on, starting from cuts
-    of their Ward tree: random starts would make the clusters of two views differ without need."""
+    of their Ward tree: with random starts, the clusters of two views would differ by chance."""
     known = view.z[view.trained_on]
     some = known[torch.randperm(len(known), device=known.device)[:MAX_ROWS]]
     tree = linkage(some.double().cpu().numpy(), "ward")
@@ -153,16 +155,16 @@ def _clusters(view: View, candidates: list[int]) -> list[Tensor]:
 
 
 def agreement(a: Tensor, b: Tensor, k: int) -> float:
-    """The share of rows in the same of k clusters by labels a and b (n,), once clusters are matched one to one."""
+    """The share of rows in the same of k clusters by labels a and b (n,), after one-to-one matching of the clusters."""
     table = torch.bincount(k * a + b, minlength=k * k).view(k, k).cpu().numpy()
     return float(table[linear_sum_assignment(table, maximize=True)].sum() / len(a))
 
 
 def shared_information(a: Tensor, b: Tensor, k: int) -> float:
-    """Of labels a and b (n,), 0 to k - 1: their mutual information, as a share of their mean entropy, both less what it
-    would be by chance (Vinh, Epps, Bailey: "Information theoretic measures for clusterings comparison", JMLR 2010). By
-    chance, clusters of r and c rows have m in common with the probability of a hypergeometric distribution. 0 where
-    one of the two has a single cluster."""
+    """The adjusted mutual information of labels a and b (n,) from 0 to k - 1: (I - E) / (mean entropy - E), with the
+    expectation E of I by chance (Vinh, Epps, Bailey: "Information theoretic measures for clusterings comparison", JMLR
+    2010). By chance, the number of common rows of two clusters of r and c rows has a hypergeometric distribution. 0 if
+    a or b has a single cluster."""
     n = len(a)
     table = torch.bincount(k * a + b, minlength=k * k).view(k, k).double().cpu()
     sizes = table.sum(1), table.sum(0)
@@ -217,15 +219,15 @@ def without_clusters(x: Tensor) -> Tensor:
 
 
 def breadth(x: Tensor) -> float:
-    """In how many directions rows x (n, d) vary: Σ λ / max λ of the variances λ along them. It is d where they are
-    equal, and one on a line."""
+    """The number of directions in which rows x (n, d) vary: Σ λ / max λ, λ the variances along the principal
+    directions. It is d if all λ are equal, and one on a line."""
     x = x.double() - x.double().mean(0)
     square = x.T @ x if x.shape[1] <= len(x) else x @ x.T
     return (square.trace() / torch.linalg.eigvalsh(square)[-1].clamp_min(torch.finfo(x.dtype).tiny)).item()
 
 
 def silhouette(distances: Tensor, labels: Tensor, k: int) -> Tensor:
-    """Of each row (n,), from the distances of all pairs (n, n); 0 for a row that is alone in its cluster."""
+    """The silhouette of each row (n,), from the distances of all pairs (n, n); 0 for the only row of a cluster."""
     member = torch.nn.functional.one_hot(labels, k).to(distances.dtype)
     sizes = member.sum(0)
     sums = distances @ member  # (n, k)
@@ -237,15 +239,15 @@ def silhouette(distances: Tensor, labels: Tensor, k: int) -> Tensor:
 
 
 def valley(z: Tensor, labels: Tensor, k: int) -> Tensor:
-    """Of each two clusters (k, k): how many rows lie half way between their means, along the line through both, for
-    each that lies at the mean of the emptier one. One is added to either count: few rows say little. Below one there is
-    a valley between them."""
+    """For each pair of clusters (k, k): the number of rows half way between their means, along the line through both,
+    divided by the number at the mean of the less dense one. One is added to both counts, so that few rows give a value
+    near one. Below one there is a valley between the clusters."""
     member = torch.nn.functional.one_hot(labels, k).to(z.dtype)
     means = member.T @ z / member.sum(0).clamp_min(1)[:, None]
     inner = means @ means.T
     line = squared_distances(means, means).clamp_min(1e-30)
     toward = z @ means.T  # (n, k)
-    # the place of each row on the way from its own mean, 0, to that of every other, 1
+    # position of each row along the line from its own mean, at 0, to that of every other cluster, at 1
     place = (toward - toward.gather(1, labels[:, None]) - inner[labels] + inner.diagonal()[labels][:, None]) / line[
         labels
     ]
@@ -254,9 +256,9 @@ def valley(z: Tensor, labels: Tensor, k: int) -> Tensor:
     return ((middle + middle.T + 1) / (ends + 1)).fill_diagonal_(0)
 
 
-def _deepest(valleys: Tensor, labels: Tensor) -> Tensor:
-    """The valley around the clusters that are most apart, as many as it takes to have `MIN_SHARE_APART` of the rows; of
-    one with most of them, the others count."""
+def _separation(valleys: Tensor, labels: Tensor) -> Tensor:
+    """The valley around the best separated clusters, taken until they have `MIN_SHARE_APART` of the rows; a cluster
+    with more than half of the rows counts with the share of the others."""
     around, order = valleys.amax(1).sort()
     share = torch.bincount(labels, minlength=len(valleys))[order] / len(labels)
     reached = torch.minimum(share, 1 - share).cumsum(0) >= MIN_SHARE_APART

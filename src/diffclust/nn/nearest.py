@@ -1,7 +1,7 @@
-"""The two halves of a k-means step: the nearest centre of each row, and the sum of the rows of each centre.
+"""The two parts of a k-means step: the nearest centre of each row, and the sum of the rows of each centre.
 
-Neither stores a matrix of rows by centres: Triton kernels on a GPU never write it, and elsewhere it is computed for a
-few rows at a time, so that it stays in the cache.
+The matrix of rows by centres is never stored: Triton kernels do not write it on a GPU, and elsewhere it is computed for
+a few rows at a time, so that it stays in the cache.
 """
 
 import functools
@@ -15,12 +15,11 @@ from torch import Tensor
 from .ops import largest
 
 SCORES_AT_ONCE = 2**19  # scores computed at a time, so that they stay in the cache
-# Up to MANY_CENTERS, centres are compared one after the other, for many rows at once. Above FEW_CENTERS, a product then
-# says which one is marked as the largest: it is exact for whole numbers up to MANY_CENTERS, in bfloat16 too.
+# Up to MANY_CENTERS centres, the maximum over centres is computed first, then its position: above FEW_CENTERS by a
+# matrix product with the mask of maxima, which is exact for whole numbers up to MANY_CENTERS, in bfloat16 too.
 FEW_CENTERS, MANY_CENTERS = 64, 256
-PART = 1024  # rows that one GPU program adds up
-# Rows and centres of a tile, stages, warps, and whether the best of each column is kept until the end: of some ten the
-# fastest on an H200, for 128 columns.
+ROWS_PER_PROGRAM = 1024  # rows that one GPU program adds up
+# Rows and centres of a tile, stages, warps, and WIDE (see the kernel): the fastest of ten on an H200, for 128 columns.
 SPLIT_CONFIG, HALF_CONFIG = (128, 128, 2, 8, False), (128, 64, 2, 8, True)
 HALVES = (torch.float16, torch.bfloat16)
 
@@ -50,11 +49,11 @@ def nearest(x: Tensor, centers: Tensor) -> tuple[Tensor, Tensor]:
 def nearest_from(
     x: Tensor, centers: Tensor, origin: Tensor | None, with_distances: bool = True
 ) -> tuple[Tensor, Tensor]:
-    """`nearest` of rows less `origin` (d,) to sets of centres from there: far from it, distances would lose digits.
-    Without `with_distances` the distances may be anything."""
+    """`nearest` for centres relative to `origin` (d,), which is subtracted from the rows: far from zero, distances
+    would lose digits. Without `with_distances` the distances are not computed."""
     if not fused(x):
         return _plain_nearest(x, centers, origin)
-    with torch.cuda.device_of(x):  # Triton takes the current device
+    with torch.cuda.device_of(x):  # Triton uses the current device
         return _fused_nearest(x, centers, origin, with_distances)
 
 
@@ -88,7 +87,7 @@ def sums_by_key(x: Tensor, keys: Tensor, rows: Tensor | None, n_keys: int) -> tu
     counts = torch.bincount(keys, minlength=n_keys)
     if x.is_cuda:
         order = keys.argsort(stable=True)
-    else:  # numpy sorts short numbers by their digits
+    else:  # numpy has a radix sort for short integers
         short = keys.numpy().astype(np.min_scalar_type(n_keys), copy=False)
         order = torch.from_numpy(short.argsort(kind="stable"))
     places = order if rows is None else rows[order]
@@ -101,7 +100,7 @@ def sums_by_key(x: Tensor, keys: Tensor, rows: Tensor | None, n_keys: int) -> tu
 
 def parts(n: int, scores: int, d: int) -> list[slice]:
     """Split n rows of d numbers, with `scores` each, into parts that fit into the cache."""
-    size = max(64, SCORES_AT_ONCE // (scores + d // 4))  # rows are read once or twice, scores again and again
+    size = max(64, SCORES_AT_ONCE // (scores + d // 4))  # scores are read more often than rows
     return [slice(start, min(start + size, n)) for start in range(0, n, size)]
 
 
@@ -141,10 +140,10 @@ class Scores:
         best = score.amax(1)
         marked = score.eq_(best[:, None])
         if FEW_CENTERS < k <= MANY_CENTERS:
-            counts, places = torch.matmul(self.counting, marked).unbind(1)  # how many are marked, and where, added up
+            counts, places = torch.matmul(self.counting, marked).unbind(1)  # maxima, and the sum of their places
             if torch.equal(counts, self.one.expand_as(counts)):
                 return places, best
-        return torch.rsub(marked.mul_(self.weights).amax(1), k - 1), best  # the first of those marked
+        return torch.rsub(marked.mul_(self.weights).amax(1), k - 1), best  # the first maximum
 
 
 def _plain_nearest(x: Tensor, centers: Tensor, origin: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -212,17 +211,17 @@ def _fused_sums(x: Tensor, labels: Tensor, k: int, origin: Tensor | None) -> tup
     ordered, order = labels.reshape(-1).to(short).sort(stable=True)
     bounds = torch.searchsorted(ordered.int(), torch.arange(clusters + 1, dtype=torch.int32, device=x.device))
     firsts, counts = bounds[:-1], bounds.diff()
-    pieces = (counts + (PART - 1)) // PART
+    pieces = (counts + (ROWS_PER_PROGRAM - 1)) // ROWS_PER_PROGRAM
     ends = pieces.cumsum(0)
-    most = problems * n // PART + clusters
+    most = problems * n // ROWS_PER_PROGRAM + clusters
     owner = torch.searchsorted(ends, torch.arange(most, device=x.device), right=True)
     partial = torch.empty(most, d, device=x.device)
     sums = torch.empty(clusters, d, device=x.device)
     across = -(-d // deep)
     kernels.sum_parts[(most, across)](
         x, order, owner, ends, pieces, firsts, counts, ends if origin is None else origin, partial, n, d, x.stride(-2),
-        clusters, SHIFTED=origin is not None, SHARED=x.ndim == 2 and problems > 1, PART=PART, ROWS=16, DEEP=deep,
-        num_warps=4,
+        clusters, SHIFTED=origin is not None, SHARED=x.ndim == 2 and problems > 1, PART=ROWS_PER_PROGRAM,
+        ROWS=16, DEEP=deep, num_warps=4,
     )  # fmt: skip
     kernels.fold_parts[(clusters, across)](partial, ends, pieces, sums, d, ROWS=16, DEEP=deep)
     return sums.view(problems, k, d), counts.view(problems, k)

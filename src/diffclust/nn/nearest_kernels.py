@@ -1,14 +1,14 @@
 """Triton kernels of k-means: the nearest centre of each row, and the sum of each centre's rows.
 
-The nearest centre has the largest score x·c_j - |c_j|²/2. No matrix of scores is ever in memory: a program keeps some
-rows, goes through all centres a tile at a time, and remembers the best.
+The nearest centre has the largest score x·c_j - |c_j|²/2. The matrix of scores is never in memory: a program keeps some
+rows, goes through all centres a tile at a time, and keeps the best.
 
-Tensor cores multiply halves. A float32 number v is the sum of two, v ≈ h + l with h = half(v) and l = half(v - h), to
-22 bits; and of the four products of two such sums the last is too small to be seen in float32::
+Tensor cores multiply float16 numbers (halves). A float32 number v is the sum of two halves up to 22 bits, v ≈ h + l
+with h = half(v) and l = half(v - h). Of the four products of two such sums the last is below the precision of float32::
 
     x·c ≈ h_x·h_c + h_x·l_c + l_x·h_c
 
-Halves end at 65,504, so each row is first measured by its largest value, and all centres by theirs: values below a
+The largest half is 65,504, so each row is first divided by its largest value, and all centres by theirs: values below a
 millionth of the largest of any centre lose digits.
 """
 
@@ -18,8 +18,8 @@ import triton.language as tl
 
 @triton.jit
 def halve(centers, largest, high, low, offsets, k, d, columns, DEEP: tl.constexpr):
-    """A centre as two halves, 32,768 times as large as it is beside the largest value of all, and half its square in
-    these units; infinity for one that is there to fill a tile."""
+    """A centre as two halves, after division by the largest value of all centres and multiplication by 32,768, and half
+    its square in these units; infinity for a centre that only fills a tile."""
     j, problem = tl.program_id(0), tl.program_id(1).to(tl.int64)
     i = tl.arange(0, DEEP)
     scale = 32768.0 / tl.load(largest + problem)
@@ -34,7 +34,7 @@ def halve(centers, largest, high, low, offsets, k, d, columns, DEEP: tl.constexp
 
 @triton.jit
 def rows_of(x, origin, r, i, n, d, row_stride, SHIFTED: tl.constexpr):
-    """Columns i of rows r, less `origin`, in float32; zero beyond the last."""
+    """Columns i of rows r minus `origin`, in float32; zero beyond the last column."""
     there = (r < n)[:, None] & (i < d)[None, :]
     v = tl.load(x + r[:, None] * row_stride + i[None, :], mask=there, other=0.0).to(tl.float32)
     if SHIFTED:
@@ -48,11 +48,11 @@ def nearest(
     DEEP: tl.constexpr, WHOLE: tl.constexpr, SPLIT: tl.constexpr, SHIFTED: tl.constexpr, DISTANCES: tl.constexpr,
     WIDE: tl.constexpr, ROWS: tl.constexpr, CENTERS: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
-    """Row by row the place of its nearest centre, and with DISTANCES the squared distance to it.
+    """The index of the nearest centre of each row, and with DISTANCES the squared distance to it.
 
-    `high`, `low` and `offsets` are what `halve` gives. SPLIT: rows become two halves; else they are halves already.
-    WHOLE: all columns fit into one tile. WIDE: the best of every column of tiles is kept, and the best of all found at
-    the end."""
+    `high`, `low` and `offsets` are the results of `halve`. SPLIT: split rows into two halves; otherwise they are halves
+    already. WHOLE: all columns fit into one tile. WIDE: keep the best centre at each position of a tile, and find the
+    best of these at the end."""
     problem = tl.program_id(1).to(tl.int64)
     r = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     i, j = tl.arange(0, DEEP), tl.arange(0, CENTERS)
@@ -132,8 +132,8 @@ def sum_parts(
     x, order, owner, ends, parts, firsts, counts, origin, partial, n, d, row_stride, clusters,
     SHIFTED: tl.constexpr, SHARED: tl.constexpr, PART: tl.constexpr, ROWS: tl.constexpr, DEEP: tl.constexpr,
 ):  # fmt: skip
-    """The sum of up to PART rows of one cluster, less `origin`: program p is part p of all, and `order` has the rows
-    cluster after cluster."""
+    """The sum of up to PART rows of one cluster, minus `origin`: program p computes part p of all parts, and `order`
+    has the rows sorted by cluster."""
     p = tl.program_id(0)
     cluster = tl.load(owner + p)
     if cluster < clusters:

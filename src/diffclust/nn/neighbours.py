@@ -8,8 +8,8 @@ For row i with its k nearest others at distances d_i1 <= ... <= d_ik, with ρ_i 
 
     w_ij = exp(-max(0, d_ij - ρ_i) / σ_i),   σ_i such that Σ_j w_ij = log2 k
 
-In the embedding, two rows at distance d are neighbours with probability q = 1 / (1 + a d^2b). Neighbours attract one
-another by -log q, rows that are none repel one another by -log(1 - q).
+In the embedding, two rows at distance d are neighbours with probability q = 1 / (1 + a d^2b). The loss is -log q for
+neighbours, which attracts them, and -log(1 - q) for other rows, which repels them.
 """
 
 from typing import Literal, NamedTuple
@@ -24,11 +24,11 @@ from .kmeans import kmeans_plus_plus, lloyd
 
 Metric = Literal["euclidean", "cosine"]
 
-A, B = 1.9328, 0.7905  # of q, for UMAP's min_dist = 0: neighbours may lie on one another
-EXACT_UP_TO = {"cpu": 1e11, "cuda": 2e14}  # n² d up to which all pairs are compared, in some seconds
-PROBED_CELLS = 16  # nearest cells in which neighbours are searched, of about √n
-DISTANCES_AT_ONCE = {"cpu": 2**22, "cuda": 2**28}  # distances held at a time
-GROUP = 32  # entries of a group, whose minimum is computed first
+A, B = 1.9328, 0.7905  # a and b of q, for UMAP's min_dist = 0: neighbours may coincide
+ALL_PAIRS_UP_TO = {"cpu": 1e11, "cuda": 2e14}  # n² d up to which all pairs are compared, in some seconds
+PROBED_CELLS = 16  # number of nearest cells, of about √n, in which neighbours are searched
+DISTANCES_AT_ONCE = {"cpu": 2**22, "cuda": 2**28}  # distances computed at a time
+GROUP = 32  # size of the groups whose minima are computed first
 MAX_PRODUCTS = 2e9  # products of nonzero values, or pairs of rows, up to which a search takes some seconds
 DISTANCE_FLOOR = 1e-4  # added to squared distances before taking logarithms
 NEIGHBOURS = 15  # UMAP's default
@@ -49,9 +49,9 @@ def nearest_neighbours(
     """The `n_neighbors` nearest other rows of each row of x (n, d); equal rows are neighbours at distance zero.
 
     Args:
-        metric: "cosine" is 1 - cos, in which a row of zeros is at distance one from everything.
-        exact: compare every pair of rows; otherwise rows are sorted into about √n cells by k-means, and neighbours
-            looked for in the `PROBED_CELLS` nearest cells. None: exact where that takes some seconds.
+        metric: "cosine" is 1 - cos, with distance one between a row of zeros and any other row.
+        exact: compare every pair of rows; otherwise k-means divides the rows into about √n cells, and neighbours are
+            searched in the `PROBED_CELLS` nearest cells. None: exact if that takes at most some seconds.
     """
     n = len(x)
     if not 1 <= n_neighbors < n:
@@ -59,22 +59,22 @@ def nearest_neighbours(
     if metric not in ("euclidean", "cosine"):
         raise ValueError(f"metric={metric!r} should be 'euclidean' or 'cosine'.")
     if metric == "cosine":
-        x, squares = F.normalize(x, dim=1), x.new_ones(n)  # of rows of zeros, too: they are at one from everything
+        x, squares = F.normalize(x, dim=1), x.new_ones(n)  # also of zero rows: their distance is one
     else:
-        x = x - x.mean(0)  # far from zero, distances lose digits
+        x = x - x.mean(0)  # far from zero, distances would lose digits
         squares = x.square().sum(1)
     if exact is None:
-        exact = n * n * x.shape[1] <= EXACT_UP_TO.get(x.device.type, EXACT_UP_TO["cpu"])
+        exact = n * n * x.shape[1] <= ALL_PAIRS_UP_TO.get(x.device.type, ALL_PAIRS_UP_TO["cpu"])
     index, squared = (_compare_all if exact else _compare_cells)(x, squares, n_neighbors)
     return Nearest(index, squared / 2 if metric == "cosine" else squared.sqrt())
 
 
 def neighbours_by_words(rows: sp.csr_matrix, n_neighbors: int = NEIGHBOURS) -> Nearest | None:
-    """The nearest other rows of each row by the cosine, through the products of the few values that are not zero. None
-    where that would take more than some seconds."""
+    """The nearest other rows of each row of a sparse matrix by cosine distance, or None if that would take too long
+    (see `MAX_PRODUCTS`)."""
     n = rows.shape[0]
     k = min(n_neighbors, n - 1)
-    common = np.bincount(rows.indices, minlength=rows.shape[1]).astype(np.float64)  # rows that have a value
+    common = np.bincount(rows.indices, minlength=rows.shape[1]).astype(np.float64)  # rows with a value
     if common @ common > MAX_PRODUCTS or n * n > MAX_PRODUCTS:
         return None
     lengths = np.sqrt(np.asarray(rows.multiply(rows).sum(1)).ravel())
@@ -92,7 +92,7 @@ def neighbours_by_words(rows: sp.csr_matrix, n_neighbors: int = NEIGHBOURS) -> N
 
 
 def _block(x: Tensor, n_others: int) -> int:
-    """The number of rows that are compared with this many others at a time."""
+    """The number of rows that can be compared with this many others at a time."""
     return max(1, DISTANCES_AT_ONCE.get(x.device.type, DISTANCES_AT_ONCE["cpu"]) // n_others)
 
 
@@ -104,7 +104,7 @@ def _compare_all(x: Tensor, squares: Tensor, k: int) -> tuple[Tensor, Tensor]:
 
 
 def _compare_cells(x: Tensor, squares: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """Rows of one cell have the same candidates: those of the cells nearest to it."""
+    """Search in cells: the candidates of a row are the rows of the cells nearest to its own."""
     n = len(x)
     n_cells = max(1, round(n**0.5))
     sample = x[torch.randperm(n, device=x.device)[: 40 * n_cells]]
@@ -132,19 +132,19 @@ def _compare_cells(x: Tensor, squares: Tensor, k: int) -> tuple[Tensor, Tensor]:
 def _nearest_among(
     x: Tensor, squares: Tensor, rows: Tensor, candidates: Tensor, own: Tensor, k: int
 ) -> tuple[Tensor, Tensor]:
-    """Positions and squared distances of the nearest k of `candidates` to each of `rows`, but for itself, which is the
-    candidate at `own`. `squares` are the squared lengths of all rows."""
+    """Positions and squared distances of the k nearest of `candidates` for each of `rows`, without the row itself,
+    which is candidate number `own`. `squares` are the squared lengths of all rows."""
     everyone = len(candidates) == len(x)
     there, lengths = (x, squares) if everyone else (x[candidates], squares[candidates])
-    squared = torch.addmm(lengths, x[rows], there.T, alpha=-2)  # less the row's own square
+    squared = torch.addmm(lengths, x[rows], there.T, alpha=-2)  # without the square of the row itself
     squared.scatter_(1, own[:, None], torch.inf)
     values, places = _smallest(squared, k)
     return candidates[places], (values + squares[rows, None]).clamp_min(0)
 
 
 def _smallest(values: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """`values.topk(k, largest=False)` of each row. The k smallest entries lie in the k groups of smallest minimum, and
-    minima of groups are found far faster than places in a long row."""
+    """`values.topk(k, largest=False)` of each row. The k smallest entries lie in the k groups with the smallest
+    minima, and minima of groups are computed much faster than `topk` of a long row."""
     n, m = values.shape
     n_groups = m // GROUP
     if n_groups <= 2 * k:
@@ -161,9 +161,9 @@ def _smallest(values: Tensor, k: int) -> tuple[Tensor, Tensor]:
 
 @torch.no_grad()
 def fuzzy_weights(distance: Tensor, steps: int = 40) -> Tensor:
-    """w (n, k) from the distances of `nearest_neighbours`; σ_i is found by `steps` halvings of an interval. Where more
-    than log2 k neighbours are as near as the nearest, their weights are one and σ_i is as small as it can be."""
-    beyond = (distance - distance[:, :1]).clamp_min(0)  # max(0, d_ij - ρ_i); rounding may put them out of order
+    """w (n, k) from the distances of `nearest_neighbours`; σ_i is found by bisection. If more than log2 k
+    neighbours are as near as the nearest, their weights are one and σ_i is the lower end of the interval."""
+    beyond = (distance - distance[:, :1]).clamp_min(0)  # max(0, d_ij - ρ_i); by rounding it may be slightly negative
     wanted = torch.log2(torch.tensor(float(distance.shape[1])))
     scale = beyond.mean(1, keepdim=True)
     low, high = torch.zeros_like(scale), torch.full_like(scale, 2.0**12)  # σ_i in units of the mean
@@ -183,12 +183,12 @@ class NeighbourGraph:
 
     @classmethod
     def of(cls, x: Tensor, n_neighbors: int = NEIGHBOURS, metric: Metric = "cosine") -> "NeighbourGraph":
-        """Of the rows x (n, d): `n_neighbors` each, or all the others where there are fewer."""
+        """The graph of the rows x (n, d), with `n_neighbors` per row, or all other rows if there are fewer."""
         return cls.weighted(nearest_neighbours(x, min(n_neighbors, len(x) - 1), metric))
 
     @classmethod
     def weighted(cls, near: Nearest) -> "NeighbourGraph":
-        """Of known neighbours."""
+        """The graph of known neighbours."""
         return cls(near.places, fuzzy_weights(near.distance))
 
     def to(self, device: torch.device) -> "NeighbourGraph":
@@ -201,7 +201,7 @@ class NeighbourGraph:
 
     def cut(self, labels: Tensor, n_clusters: int) -> float:
         """The share of a cluster's edge weight that leaves it, mean over clusters: the normalised cut, from 0 to 1. An
-        edge counts for both its ends; an empty cluster loses all."""
+        edge counts for both of its ends; the share of an empty cluster is 1."""
         tails = labels[self.index]
         leaving = self.weight * (tails != labels[:, None])
 

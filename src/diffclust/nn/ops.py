@@ -15,8 +15,8 @@ CLIP = 1e-7  # lower bound of probabilities in logarithms, as in Keras
 
 
 def without_autocast(device: torch.device) -> contextlib.AbstractContextManager[Any]:
-    """A context without autocast. If there is none, nothing is switched, which would take longer than a product of a
-    few rows."""
+    """A context without autocast. If autocast is off, it does nothing, because switching takes longer than the product
+    of a few rows."""
     on = torch.is_autocast_enabled(device.type)
     return torch.autocast(device.type, enabled=False) if on else contextlib.nullcontext()
 
@@ -30,14 +30,14 @@ def squared_distances(x: Tensor, centers: Tensor) -> Tensor:
 def largest(logits: Tensor) -> Tensor:
     """The index of each row's largest entry, (b, k) -> (b,). On a CPU numpy finds it five times as fast."""
     logits = logits.detach()
-    fast = logits.device.type == "cpu" and logits.dtype != torch.bfloat16  # which numpy has not
-    if fast and not torch.compiler.is_compiling():  # nor is there numpy in an exported program
+    fast = logits.device.type == "cpu" and logits.dtype != torch.bfloat16  # numpy has no bfloat16
+    if fast and not torch.compiler.is_compiling():  # and numpy cannot be compiled or exported
         return torch.from_numpy(logits.numpy().argmax(1))
     return logits.argmax(1)
 
 
 def euclidean(x: Tensor, centers: Tensor) -> Tensor:
-    """`|x_i - Ω_j|`, from the differences themselves: exact for near rows, and without a gradient where it is zero."""
+    """`|x_i - Ω_j|`, from the differences: exact for near rows, and without a gradient if it is zero."""
     return torch.cdist(x, centers, compute_mode="donot_use_mm_for_euclid_dist")
 
 
@@ -62,7 +62,7 @@ def _correlated(x: Tensor) -> Tensor:
 
 
 def _directions(x: Tensor, least: float | Tensor) -> Tensor:
-    """Rows at unit length; those no longer than `least` become zero, and carry no gradient."""
+    """Rows scaled to unit length; rows of length `least` or less become zero and have no gradient."""
     length = x.norm(dim=1, keepdim=True)
     there = length > least
     return torch.where(there, x / torch.where(there, length, 1), 0)
@@ -98,19 +98,19 @@ def log_student_t(distances: Tensor) -> Tensor:
 
 
 def sparse_closeness(distances: Tensor) -> Tensor:
-    """q_ij = max(0, u_i - d_ij), u_i = mean_j d_ij: by how much a centre is nearer than the average centre."""
+    """q_ij = max(0, u_i - d_ij), u_i = mean_j d_ij: how much nearer a centre is than the average centre."""
     return (distances.mean(1, keepdim=True) - distances).clamp_min(0)
 
 
 def log_balance(q: Tensor, frequency: Tensor, power: float | Tensor = 2.0) -> Tensor:
-    """log p of p_ij = (q_ij^r / f_j) / Σ_j (q_ij^r / f_j): near clusters count more, frequent ones less.
+    """log p of p_ij = (q_ij^r / f_j) / Σ_j (q_ij^r / f_j): near clusters get more weight, frequent ones less.
 
-    The scale of f is free. Where q is zero so is p, up to rounding; a row of zeros shares itself out by 1 / f.
-    Neither has a gradient.
+    The scale of f does not matter. If q is zero, so is p, up to rounding; for a row of zeros p is proportional to 1 /
+    f. Neither has a gradient.
     """
     tiny = torch.finfo(q.dtype).tiny
     f = frequency.clamp_min(tiny)
-    f = torch.maximum(f, 1e-7 * f.mean())  # a cluster that nobody is near stays without rows
+    f = torch.maximum(f, 1e-7 * f.mean())  # a cluster without rows near it gets none
     return torch.log_softmax(power * q.clamp_min(tiny).log() - f.log(), dim=1)
 
 
@@ -159,7 +159,7 @@ def sharpen(q: Tensor, frequency: Tensor) -> Tensor:
 
 def sparsemax(logits: Tensor) -> Tensor:
     """Euclidean projection of each row onto the simplex (Martins & Astudillo 2016): soft, with exact zeros."""
-    logits = logits - logits.amax(1, keepdim=True)  # the answer is the same, and no 1 is lost beside a 1e8
+    logits = logits - logits.amax(1, keepdim=True)  # the result is the same, and large logits lose no digits
     ordered = logits.sort(dim=1, descending=True).values
     rank = torch.arange(1, logits.shape[1] + 1, device=logits.device, dtype=logits.dtype)
     excess = ordered.cumsum(1) - 1

@@ -1,7 +1,7 @@
-"""Sums and batch-norm statistics over a batch that several processes share, differentiable.
+"""Differentiable sums and batch-norm statistics over a batch that several processes share.
 
-If nothing is shared, which is the usual case, these are the plain ones. Each process must minimise its part of the
-common objective, so that the gradients of all processes add up to that of the whole.
+If batches are not shared, which is the usual case, these are the usual sums and statistics. Each process must minimise
+its part of the common objective, so that the gradients of all processes add up to that of the whole.
 """
 
 import contextlib
@@ -41,12 +41,12 @@ class _Sum(torch.autograd.Function):
 
 
 def total(x: Tensor) -> Tensor:
-    """The sum of the processes' x."""
+    """The sum of x over all processes."""
     return _Sum.apply(x) if _shared else x
 
 
 def totals(*parts: Tensor) -> Sequence[Tensor]:
-    """`total` of tensors of one type, in a single exchange."""
+    """`total` of several tensors of the same dtype, with a single all-reduce."""
     if not _shared:
         return parts
     flat = total(torch.cat([part.reshape(-1) for part in parts]))
@@ -55,7 +55,7 @@ def totals(*parts: Tensor) -> Sequence[Tensor]:
 
 
 def batch_mean(x: Tensor) -> Tensor:
-    """Over the rows of a batch, (b, ...) -> (...)."""
+    """The mean over the rows of a batch, (b, ...) -> (...)."""
     if not _shared:
         return x.mean(0)
     sums, count = totals(x.sum(0), x.new_full((), len(x)))
@@ -86,8 +86,8 @@ def gathered(x: Tensor) -> Tensor:
 
 
 class _Normalize(torch.autograd.Function):
-    """Batch norm by the statistics of all processes: these are exchanged once on the way there, and once on the way
-    back. Gives the output, and the mean, the variance and the number of values it went by."""
+    """Batch norm with the statistics of all processes, which are exchanged once in the forward and once in the backward
+    pass. Returns the output, and the mean, the variance and the number of values that were used."""
 
     @staticmethod
     def forward(
@@ -148,7 +148,7 @@ def batch_norm(
     momentum: float = 0.1,
     eps: float = 1e-5,
 ) -> Tensor:
-    """`torch.nn.functional.batch_norm` of a batch that is shared."""
+    """`torch.nn.functional.batch_norm` of a shared batch."""
     if not training:
         return F.batch_norm(x, running_mean, running_var, weight, bias, False, momentum, eps)
     y, mean, variance, count = _Normalize.apply(x, weight, bias, eps)

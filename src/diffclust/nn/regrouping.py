@@ -1,8 +1,8 @@
 """Merged and split clusters of a trained model: layers around a cluster layer.
 
 The logit of merged clusters i and j is the larger of the two, so all boundaries to other clusters stay the same. If i
-is split between the centres a and b, the part of the nearer centre gets the logit of i, and the other as much less as
-it is farther, so the larger of the two is the logit of i. So all rows of other clusters keep their cluster.
+is split between the centres a and b, the nearer part gets the logit of i, and the other a logit that is smaller by the
+difference of the squared distances. The larger of the two is the logit of i, so rows of other clusters keep theirs.
 Log-probabilities and distances are regrouped in the same way, so that the most probable cluster is the nearest.
 """
 
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from .cluster import ClusterLayer
 
-MAX_LAYERS = 100  # merges and splits of one model
+MAX_LAYERS = 100  # largest number of merges and splits of one model
 
 
 class RegroupedLayer(ClusterLayer):
@@ -26,12 +26,12 @@ class RegroupedLayer(ClusterLayer):
         self.inner = inner
         self.tied, self.sphere, self.assignment = inner.tied, inner.sphere, inner.assignment
         self.temperature = inner.temperature
-        # centres for display only: logits come from `inner`
+        # these centres are only shown; logits come from `inner`
         means = torch.zeros(n_clusters, inner.embedding_dim, dtype=inner.weight.dtype, device=inner.weight.device)
         self.weight = nn.Parameter(means, requires_grad=False)
 
     def reset_parameters(self) -> None:
-        """Nothing: `show` sets the centres."""
+        """Do nothing: `show` sets the centres."""
 
     def normalize(self, x: Tensor) -> Tensor:
         return self.inner.normalize(x)
@@ -62,7 +62,7 @@ class RegroupedLayer(ClusterLayer):
     def forward(self, x: Tensor) -> Tensor:
         if self.temperature is None:
             return super().forward(x)
-        return self.probabilities(self.normalize(x), self.temperature)  # its assignment is nothing else
+        return self.probabilities(self.normalize(x), self.temperature)  # these are the assignment
 
     @torch.no_grad()
     def show(self, centers: Tensor) -> None:
@@ -71,7 +71,7 @@ class RegroupedLayer(ClusterLayer):
 
 
 class MergedClusters(RegroupedLayer):
-    """Clusters i < j as one, which is number i; the last takes the number j."""
+    """Clusters i < j merged into cluster i; the last cluster gets the number j."""
 
     def __init__(self, inner: ClusterLayer, i: int, j: int) -> None:
         super().__init__(inner, inner.n_clusters - 1)
@@ -87,7 +87,7 @@ class MergedClusters(RegroupedLayer):
 
 
 class SplitCluster(RegroupedLayer):
-    """Cluster i as two, number i and a new last one: the nearer of two `parts` (2, d)."""
+    """Cluster i split into cluster i and a new last one, by the nearer of two centres `parts` (2, d)."""
 
     parts: Tensor
 
@@ -107,7 +107,7 @@ class SplitCluster(RegroupedLayer):
 
 
 def renumbered(k: int, j: int) -> list[int]:
-    """The numbers of k clusters where j is gone: the last takes its place."""
+    """The numbers of k clusters after cluster j is removed: the last one gets its number."""
     kept = list(range(k - 1))
     if j < k - 1:
         kept[j] = k - 1

@@ -1,7 +1,7 @@
-"""Rows of the classical methods, beside what the papers print of them.
+"""Rows of the classical methods, next to the figures that the papers print for them.
 
-They have our defaults, on raw pixels or on the embedding that the table's own method learns: the papers print the best
-of several settings, chosen by labels. Those that hold n x n matrices are run up to 10,000 rows.
+They have our defaults, on raw pixels or on the embedding that the table's own method learns; the papers print the best
+of several settings, chosen by labels. Methods with n x n matrices are run with up to 10,000 samples.
 """
 
 from .spec import Row, Spec
@@ -32,7 +32,7 @@ SIGNED = "not run here: the features have negative values"
 
 
 def reason(method: str, n: int) -> str:
-    """Why a method is not run on so many rows; empty where it is."""
+    """Why a method is not run on this many samples, or empty."""
     if n <= 10_000:
         return ""
     if method in SQUARE:
@@ -57,7 +57,7 @@ def classical_rows(
 
     Args:
         signed: the features have negative values, which a non-negative factorisation cannot take.
-        said: ends every label.
+        said: text at the end of every label.
     """
     rows = []
     for name in printed:

@@ -1,13 +1,14 @@
 """The tables of "Deep Clustering With Sample-Assignment Invariance Prior" (Peng et al., TNNLS 2020).
 
-Every row has the paper's settings, `CrossMetric.paper(...)`, a guarded one `repair` besides and a matched one `matched`
-as well: for 100 epochs on all of MNIST, where labels hardly change from then on, and on CIFAR-10, and 300 elsewhere.
-For each seed all variants begin with one denoising autoencoder and the k-means centres on it, and that k-means is a row
-of its own. The paper does not say how long the autoencoder was trained, and its learning rates cannot be read in our
-copy: see `benchmarks/cross_metric.py`. Labels by P₂ are read off the runs whose labels by P₁ are in the table.
+Every row has the paper's settings, `CrossMetric.paper(...)`; guarded rows also have `repair`, and matched rows `repair`
+and `matched`. They have 100 epochs on all of MNIST, where labels hardly change after that, and on CIFAR-10, and 300 on
+other data. For each seed all variants start from the same denoising autoencoder and k-means centres; that k-means is a
+row of its own. The paper does not say how long the autoencoder was trained, and its learning rates are unreadable in
+our copy: see `benchmarks/cross_metric.py`. Labels by P₂ come from the same runs as the labels by P₁.
 
-The paper's figures move far less from their start than ours do at 1e-3. Slow rows go as far as a rate of 1e-5 would in
-all its epochs, rate times steps with the decay counted, in a tenth of the epochs; distances are as they are.
+The paper's figures differ far less from those at the start than ours at a rate of 1e-3. Slow rows have a rate of 1e-4
+for a tenth of the paper's epochs, so that the sum of the rates over all steps is that of 1e-5 with the paper's decay;
+distances are not multiplied.
 """
 
 from dataclasses import replace
@@ -20,26 +21,46 @@ from .tell import NO_CIFAR100
 PAPER = "SAIP"
 VARIANTS = {"HOMO": "euclidean", "HOE": "cosine", "HOT": "correlation", "HIT": "cityblock"}
 METRICS = {**SCORES, "NMI": "nmi_geometric", "Precision": "pair_precision"}
-EPOCHS = {"mnist": 100, "cifar10-test": 100}  # at most; 300 where it says nothing
-ALL = {"mnist": 4500, "cifar10-test": 4500}  # the paper's; 3,000 where it says nothing
+OUR_EPOCHS = {"mnist": 100, "cifar10-test": 100}  # at most; 300 for other data
+PAPER_EPOCHS = {"mnist": 4500, "cifar10-test": 4500}  # 3,000 where the paper gives no number
 GUARDED = {"repair": True}
 SLOWLY = {"mnist": 238, "mnist-test": 195}  # epochs at 1e-4: Σ 0.9^i over 15 or 10 times 300 epochs is 2,382 or 1,954
-PRINTED = ("NMF-LP", "ZAC", "ACAL", "ACWL", "LRR", "LRSC", "LSR1", "LSR2", "SC", "SMR", "SSC", "LSC-R", "LSC-K")
+PRINTED_BASELINES = (
+    "NMF-LP",
+    "ZAC",
+    "ACAL",
+    "ACWL",
+    "LRR",
+    "LRSC",
+    "LSR1",
+    "LSR2",
+    "SC",
+    "SMR",
+    "SSC",
+    "LSC-R",
+    "LSC-K",
+)
 NO_REUTERS = "not run here: the token files of RCV1 could not be had"
 
 
 def of_all(data: str, epochs: int) -> str:
-    return f"{epochs} of {ALL.get(data, 3000):,} epochs"
+    return f"{epochs} of {PAPER_EPOCHS.get(data, 3000):,} epochs"
 
 
 def start(data: str, paper: str, **changes: Any) -> Spec:
-    """What all variants begin with."""
+    """The autoencoder and the centres that all variants start from."""
     return Spec(data, "cross-metric", paper, {"epochs": 0, **changes}, shared=True)
 
 
 def variant(name: str, data: str, paper: str, own: dict[str, Any] | None = None, **changes: Any) -> Spec:
-    """`own`: settings in which it differs from the others that begin alike."""
-    learns = {"pretrain_epochs": 0, "epochs": EPOCHS.get(data, 300), "metric": VARIANTS[name], **changes, **(own or {})}
+    """`own`: settings that differ from those of the other variants with the same start."""
+    learns = {
+        "pretrain_epochs": 0,
+        "epochs": OUR_EPOCHS.get(data, 300),
+        "metric": VARIANTS[name],
+        **changes,
+        **(own or {}),
+    }
     return Spec(data, "cross-metric", paper, learns, begins=start(data, paper, **changes), shared=True)
 
 
@@ -53,9 +74,9 @@ def pretrained(data: str, paper: str, k: int = 10, **changes: Any) -> Spec:
 
 
 def rows(data: str, paper: str, published: str, k: int = 10, reason: str = "not run yet") -> list[Row]:
-    """The four variants on a data set, beside what they begin with."""
+    """The four variants on a data set, and k-means on their common start."""
     dae = "DAE" if published.startswith("cifar100") else "DAE+k-means"
-    said = f"at most {of_all(data, EPOCHS.get(data, 300))}"
+    said = f"at most {of_all(data, OUR_EPOCHS.get(data, 300))}"
     return [
         Row("k-means on the pretrained network", pretrained(data, paper, k), (published, dae, ""), reason=reason),
         *(
@@ -80,7 +101,7 @@ def slow(data: str, published: str) -> list[Row]:
 
 
 def own_rate() -> list[Row]:
-    """All of the paper's epochs at 1e-5, decayed as it says."""
+    """All of the paper's epochs, at a rate of 1e-5 with the paper's decay."""
     own = {"lr": 1e-5, "epochs": 3000, "spread": 0.0, "tolerance": 0.0}
     specs = {name: variant(name, "mnist-test", "mnist-test", own) for name in VARIANTS}
     return [Row(f"{name}, 1e-5", spec, ("mnist-test", name, ""), "loss") for name, spec in specs.items()]
@@ -88,7 +109,7 @@ def own_rate() -> list[Row]:
 
 def cnn(data: str, published: str) -> list[Row]:
     network, matched = f"{data}-cnn", {**GUARDED, "matched": True}
-    said = f"at most {of_all(data, EPOCHS.get(data, 300))}"
+    said = f"at most {of_all(data, OUR_EPOCHS.get(data, 300))}"
     return [
         Row("k-means on the pretrained CNN", pretrained(data, network)),
         Row("HOE, CNN", variant("HOE", data, network), (published, "HOE (CNN)", ""), "loss", shorter=said),
@@ -97,7 +118,7 @@ def cnn(data: str, published: str) -> list[Row]:
 
 
 def too_fast(data: str, lr: float) -> list[Row]:
-    """At a rate which clusters do not survive, without the guard and with it."""
+    """A rate at which clusters become empty, without and with the guard."""
     said = f", rate {lr}"
     return [
         Row(f"k-means on the pretrained network{said}", pretrained(data, data, lr=lr)),
@@ -107,7 +128,7 @@ def too_fast(data: str, lr: float) -> list[Row]:
 
 
 def stand_in() -> list[Row]:
-    """R8, for a text set that is not at hand: no published figures."""
+    """R8 instead of a text set that could not be had; there are no published figures for it."""
     changes: dict[str, Any] = {"n_clusters": 8, "rescale": True, "lr": 0.001}  # tf-idf rows of length one, not of √2000
     return [
         Row("k-means on the pretrained network", pretrained("reuters-r8", "reuters10k", 8, **changes)),
@@ -115,8 +136,8 @@ def stand_in() -> list[Row]:
     ]
 
 
-MNIST = {name: variant(name, "mnist", "mnist") for name in VARIANTS}
-SIDES = {"P1": MNIST, "P2": {name: by_target(spec) for name, spec in MNIST.items()}}
+ON_MNIST = {name: variant(name, "mnist", "mnist") for name in VARIANTS}
+SIDES = {"P1": ON_MNIST, "P2": {name: by_target(spec) for name, spec in ON_MNIST.items()}}
 
 NOTES = (
     "The paper prints its best tuned result; NMI is the geometric one. The learning rate is ours: see the docs of "
@@ -141,7 +162,7 @@ TABLES = (
             *slow("mnist", "mnist-full"),
             *cnn("mnist", "mnist-full"),
             Row("k-means, pixels", Spec("mnist", "kmeans", changes={"n_clusters": 10}), ("mnist-full", "k-means", "")),
-            *classical_rows("mnist", ("mnist-full", ""), PRINTED, 70_000),
+            *classical_rows("mnist", ("mnist-full", ""), PRINTED_BASELINES, 70_000),
             *rows("mnist-test", "mnist-test", "mnist-test"),
             *guarded("mnist-test"),
             *slow("mnist-test", "mnist-test"),
@@ -152,7 +173,7 @@ TABLES = (
                 Spec("mnist-test", "kmeans", changes={"n_clusters": 10}),
                 ("mnist-test", "k-means", ""),
             ),
-            *classical_rows("mnist-test", ("mnist-test", ""), PRINTED, 10_000),
+            *classical_rows("mnist-test", ("mnist-test", ""), PRINTED_BASELINES, 10_000),
         ),
         (PAPER, "III"),
         METRICS,
@@ -165,7 +186,7 @@ TABLES = (
         (
             *rows("cifar10-test", "cifar10-test", "cifar10-test"),
             *too_fast("cifar10-test", 0.001),
-            *classical_rows("cifar10-test", ("cifar10-test", ""), PRINTED, 10_000),
+            *classical_rows("cifar10-test", ("cifar10-test", ""), PRINTED_BASELINES, 10_000),
             *rows("reuters10k", "reuters10k", "reuters10k", 4, reason=NO_REUTERS),
             *stand_in(),
         ),
@@ -190,7 +211,7 @@ TABLES = (
                 spec,
                 ("mnist-full", name, f"predict from {side}"),
                 "loss",
-                shorter=f"at most {of_all('mnist', EPOCHS['mnist'])}",
+                shorter=f"at most {of_all('mnist', OUR_EPOCHS['mnist'])}",
             )
             for side, specs in SIDES.items()
             for name, spec in specs.items()

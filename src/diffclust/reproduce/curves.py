@@ -15,7 +15,7 @@ LOSSES = ("reconstruction", "clustering")
 
 
 def draw(table: PaperTable, records: Records, path: Path) -> bool:
-    """Write the figure of a table as PNG. False where there is nothing to draw yet."""
+    """Write the figure of a table as PNG. Returns False if no runs are recorded yet."""
     rows = [(row, records.of(row.spec)) for row in table.rows if row.spec]
     rows = [(row, outcomes) for row, outcomes in rows if outcomes]
     if table.figure == "curves":
@@ -45,7 +45,7 @@ def draw(table: PaperTable, records: Records, path: Path) -> bool:
 
 
 def _scores_over_epochs(axis: "Axes", row: Row, outcomes: Sequence[Outcome]) -> None:
-    """Every run thin, their mean thick."""
+    """Every run as a thin line, their mean as a thick one."""
     for color, name in zip(("C0", "C1", "C2"), ("acc", "nmi", "ari"), strict=True):
         for outcome in outcomes:
             axis.plot(*_points(outcome, name), color=color, linewidth=0.6, alpha=0.5)
@@ -62,7 +62,7 @@ def _percent(axis: "Axes", title: str) -> None:
 
 
 def _losses_over_epochs(axis: "Axes", outcomes: Sequence[Outcome]) -> None:
-    """Each loss on a scale of its own."""
+    """Each loss on an axis of its own."""
     names = [name for name in LOSSES if any(name in point for outcome in outcomes for point in outcome.curve)]
     for color, name in zip(("C3", "C4"), names, strict=False):
         own = axis if name == names[0] else axis.twinx()
@@ -80,7 +80,7 @@ def _points(outcome: Outcome, name: str) -> tuple[list[float], list[float]]:
 
 
 def _mean(outcomes: Sequence[Outcome], name: str) -> tuple[list[float], list[float]]:
-    """Over the epochs that every run has."""
+    """The mean over runs, at the epochs that every run has."""
     curves = [dict(zip(*_points(outcome, name), strict=True)) for outcome in outcomes]
     epochs = sorted(set.intersection(*(set(curve) for curve in curves)))
     return epochs, [mean(curve[epoch] for curve in curves) for epoch in epochs]

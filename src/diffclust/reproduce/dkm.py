@@ -1,10 +1,10 @@
 """The tables of Deep k-Means (Moradi Fard et al., 2020): the autoencoder family on images and text.
 
-The paper's rules: ten seeds, the authors'. For each seed one autoencoder and one k-means on its embedding, with which
-all pretrained methods begin, and one order of batches. All samples are trained on, and 90 % of them are scored; the
-labels of the others may choose λ (`--search`). The split is the same for every run, drawn by us: the authors ship
-another. Without a search λ is 1, as in the authors' code, and IDEC's γ the 0.1 of its own authors. After pretraining
-DKM has 100 epochs, DCN and IDEC have 50; as long as DKM they are rows of their own.
+As in the paper, there are ten seeds, those of the authors. For each seed all pretrained methods start from the same
+autoencoder and k-means centres and see the same order of batches. All samples are used for training, and 90 % of them
+are scored; the labels of the others may choose λ (`--search`). The split is the same for every run; it is ours, the
+authors publish another one. Without a search λ is 1, as in the authors' code, and γ of IDEC is 0.1, as its own authors
+have it. After pretraining DKM has 100 epochs, DCN and IDEC have 50; other rows give them 100 too.
 """
 
 from typing import Any, NamedTuple
@@ -15,7 +15,7 @@ PAPER = "DKM"
 SEEDS = (8905, 9129, 291, 4012, 1256, 6819, 4678, 6971, 1362, 575)
 LAMBDAS = (1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0, 100.0, 1000.0)
 VALIDATION = 0.1
-EPOCHS, FEWER = 100, 50  # after pretraining: of DKM, and of DCN and IDEC
+DKM_EPOCHS, DCN_EPOCHS = 100, 50  # after pretraining: of DKM, and of DCN and IDEC
 METRICS = {"ACC": "acc", "NMI": "nmi_geometric"}  # the paper's NMI is the geometric one
 NP, P, A = "np (no pretraining)", "p (pretrained)", "a (annealing, no pretraining)"
 NO_RCV1 = "not run here: RCV1 could not be had"
@@ -26,10 +26,10 @@ class Set(NamedTuple):
 
     Args:
         data: a name for `datasets.load`.
-        paper: of the methods' settings.
+        paper: name of the methods' settings for it.
         published: its name in published.csv.
-        interval: steps from one target of DEC and IDEC to the next, as their authors have them.
-        seeds: runs of each row; 0 for as many as the table has.
+        interval: steps between two targets of DEC and IDEC, as their authors have them.
+        seeds: number of runs of each row; 0: that of the table.
     """
 
     data: str
@@ -44,14 +44,14 @@ class Set(NamedTuple):
         return Spec(self.data, method, paper, changes, begins=begins, validation=VALIDATION)
 
     def start(self) -> Spec:
-        """What all pretrained methods begin with."""
+        """The autoencoder and the centres that all pretrained methods start from."""
         return Spec(self.data, "aekmeans", self.paper, shared=True, validation=VALIDATION)
 
-    def pretrained(self, method: str, paper: str = "", epochs: int = EPOCHS, **changes: Any) -> Spec:
+    def pretrained(self, method: str, paper: str = "", epochs: int = DKM_EPOCHS, **changes: Any) -> Spec:
         return self.spec(method, paper, self.start(), pretrain_epochs=0, epochs=epochs, **changes)
 
     def sharpening(self, **changes: Any) -> dict[str, Any]:
-        """Settings of DEC and IDEC in this comparison: its network and batches, their targets."""
+        """Settings of DEC and IDEC: network and batches of this paper, targets of their own papers."""
         return {
             "n_clusters": self.k,
             "network": "dense",
@@ -65,7 +65,7 @@ class Set(NamedTuple):
         }
 
     def row(self, label: str, spec: Spec, method: str = "", variant: str = "", **options: Any) -> Row:
-        """`method` and `variant` name the published line it stands beside."""
+        """`method` and `variant` name the published line that it is compared with."""
         published = (self.published, method, variant) if method else None
         return Row(label, spec, published, reason=self.reason, **{"seeds": self.seeds, **options})
 
@@ -92,7 +92,7 @@ def against_kmeans(on: Set) -> tuple[Row, ...]:
         on.row("AE-KM", on.start(), "AE-KM", "pretrained"),
         on.row("DCN-np", alone, "DCN", NP, weights=LAMBDAS),
         annealed(on),
-        on.row("DCN-p", on.pretrained("dcn", f"{on.paper}-dkm", FEWER), "DCN", P, weights=LAMBDAS),
+        on.row("DCN-p", on.pretrained("dcn", f"{on.paper}-dkm", DCN_EPOCHS), "DCN", P, weights=LAMBDAS),
         on.row("DCN-p, 100 epochs", on.pretrained("dcn", f"{on.paper}-dkm")),
         pretrained(on),
     )
@@ -105,14 +105,14 @@ def against_idec(on: Set) -> tuple[Row, ...]:
     return (
         on.row("IDEC-np", alone, "IDEC", NP, weights=LAMBDAS),
         annealed(on),
-        on.row("IDEC-p", on.pretrained("idec", epochs=FEWER, **idec), "IDEC", P, weights=LAMBDAS),
+        on.row("IDEC-p", on.pretrained("idec", epochs=DCN_EPOCHS, **idec), "IDEC", P, weights=LAMBDAS),
         on.row("IDEC-p, 100 epochs", on.pretrained("idec", **idec)),
         pretrained(on),
         on.row("DEC", on.pretrained("dec", **dec)),
     )
 
 
-# Both pretrain a network of their own: one embeds on the sphere, the other draws its embeddings.
+# both pretrain a network of their own: one embeds on the sphere, the other draws embeddings from a distribution
 COSINE = NEWS.spec("dkm", NEWS.paper, distance="cosine", reconstruction="cosine")
 VADE = MNIST.spec("vade", MNIST.paper, epochs=300)
 

@@ -2,15 +2,15 @@
 
 The paper does not say whether network and centres learn together, how long the autoencoder is trained (here 300
 epochs), what the batch size is (here 256) or whose Adadelta it has (here Keras', which halves the reconstruction error
-of 6,000 images in thirty epochs where PyTorch's defaults stay at the mean image), and its loss has no lower bound (see
-`methods/kmeansnet.py`). So there are these readings of it here:
+of 6,000 images in thirty epochs, where those of PyTorch only reach the mean image). Its loss has no lower bound: see
+`methods/kmeansnet.py`. So there are several readings:
 
 literal: two stages, weights and biases free, the paper's α, 3,000 epochs.
-joint:   the same, but the network goes on learning beside the centres.
+joint:   the same, but the network is trained together with the centres.
 tied:    ours; two stages, weights and biases tied to the centres, α = 20, 300 epochs.
 
-The paper's figures, which depend neither on the start nor on α, speak for a hard winner and joint training: `FIVE` has
-five more readings of that kind, in `kmeansnet/readings`.
+The paper's figures, which depend neither on the start nor on α, speak for a hard winner and joint training:
+`FIVE_READINGS` are of that kind, in `kmeansnet/readings`.
 """
 
 from dataclasses import replace
@@ -18,9 +18,8 @@ from typing import Any, NamedTuple
 
 from .classical import classical_rows
 from .spec import PaperTable, Row, Spec
-from .tell import ALL_SCORES, NO_CIFAR100, PART
-from .tell import FEWER as IMAGES
-from .tell import PRINTED as CLASSICAL
+from .tell import ALL_SCORES, CIFAR_IMAGES, NO_CIFAR100, ON_PART
+from .tell import PRINTED_BASELINES as CLASSICAL
 
 PAPER = "k-meansNet"
 MNIST, CIFAR = "mnist-full", "cifar10-full"
@@ -41,7 +40,7 @@ HARD: dict[str, Any] = {
     "summed": True,
     "weight": 1.0,
 }
-FIVE: dict[str, dict[str, Any]] = {
+FIVE_READINGS: dict[str, dict[str, Any]] = {
     "i, hard, rescaled": HARD,
     "ii, hard, not rescaled": {**HARD, "center_update": "unnormalized"},
     "iii, hard, not in turns": {**HARD, "alternate": False},
@@ -60,9 +59,9 @@ SHORTER: dict[str, Any] = {"pretrain_epochs": 100, "epochs": 100}  # of the read
 
 
 class Network(NamedTuple):
-    """What the five readings train: changes of the paper's settings, and the α that makes α |h|² about one.
+    """A network of the five readings: changes of the paper's settings, and an α for which α |h|² is about one.
 
-    That is 0.01 for pixels, whose mean |x|² is 88, and 0.3 behind a sigmoid, where |h|² is between 0 and 10.
+    That is 0.01 for pixels, whose mean |x|² is 88, and 0.3 after a sigmoid, where |h|² is between 0 and 10.
     """
 
     paper: str
@@ -72,16 +71,16 @@ class Network(NamedTuple):
     soft_alpha: float = 0.3
 
 
-NETWORKS = {
+READING_NETWORKS = {
     "raw": Network("mnist", "raw", {"network": "identity"}, soft_alpha=0.01),
     "dense": Network("mnist", "FCN", {**AS_PRINTED, **SHORTER}),
     "CNN": Network("mnist-cnn", "CNN", SHORTER),
     "dense as in TELL": Network("mnist", "FCN", {**AS_IN_TELL, **SHORTER}, unit_length=False),
     "CNN as in TELL": Network("mnist-cnn", "CNN", {**AS_IN_TELL, **SHORTER}, unit_length=False),
 }
-FEWER = 300  # epochs of other readings than the literal one, a tenth of the paper's
-COLLAPSED = 100  # epochs of literal rows: where all 3,000 were run, one cluster had every sample by the fiftieth
-PRINTED = {"raw": "raw", "dense": "FCN", "CNN": "CNN"}
+OTHER_EPOCHS = 300  # epochs of readings other than the literal one: a tenth of the paper's
+COLLAPSED = 100  # epochs of literal rows: with all 3,000, one cluster had every sample after fifty
+PRINTED_FEATURES = {"raw": "raw", "dense": "FCN", "CNN": "CNN"}
 
 
 def of_all(epochs: int) -> str:
@@ -94,7 +93,7 @@ def network(data: str, paper: str, **changes: Any) -> Spec:
 
 
 AE = {name: network("mnist", paper) for name, paper in PAPER_NETWORKS.items()}
-AE_CIFAR = replace(network("cifar10", "cifar10"), rows=PART)
+AE_CIFAR = replace(network("cifar10", "cifar10"), rows=CIFAR_IMAGES)
 
 
 def centres(features: Spec | None, paper: str, data: str = "mnist", **changes: Any) -> Spec:
@@ -107,21 +106,21 @@ def kmeans(features: Spec | None, data: str = "mnist", **changes: Any) -> Spec:
     return Spec(data, "kmeans", changes=settings, features=features, unit_length=features is None)
 
 
-LITERAL = {name: centres(AE[name], paper) for name, paper in PAPER_NETWORKS.items()}
-OURS = {name: centres(AE[name], paper, **TIED) for name, paper in PAPER_NETWORKS.items()}
+LITERAL_CENTRES = {name: centres(AE[name], paper) for name, paper in PAPER_NETWORKS.items()}
+TIED_CENTRES = {name: centres(AE[name], paper, **TIED) for name, paper in PAPER_NETWORKS.items()}
 
 
 def beginning(features: str, sphere: bool = True) -> Spec:
-    """The network and the k-means++ centres that readings begin with, of the same seed."""
-    net = NETWORKS[features]
+    """The network and the k-means++ centres that readings with the same seed start from."""
+    net = READING_NETWORKS[features]
     changes = {**net.changes, "decoupled": False, "sphere": sphere, "epochs": 0}
     return Spec("mnist", "kmeansnet", net.paper, changes, unit_length=net.unit_length, shared=True)
 
 
 def reading(name: str, features: str) -> Spec:
-    """One of the five, on raw pixels or with a network that learns along."""
-    net, soft = NETWORKS[features], name.startswith("iv")
-    changes = {**FIVE[name], "epochs": FEWER, **net.changes}
+    """One of the five readings, on raw pixels or with a network that is trained too."""
+    net, soft = READING_NETWORKS[features], name.startswith("iv")
+    changes = {**FIVE_READINGS[name], "epochs": OTHER_EPOCHS, **net.changes}
     if soft:
         changes["alpha"] = net.soft_alpha
     if features == "raw":
@@ -169,8 +168,8 @@ def optimiser(printed: str, alpha: float, written: str, **changes: Any) -> Row:
 def start(features: str, init: str) -> tuple[Row, ...]:
     """The rows of table 5 for one kind of features and one start."""
     ae, paper = AE.get(features), PAPER_NETWORKS.get(features, "mnist")
-    where = f"init={init}; features={PRINTED[features]}"
-    whole = ae is not None and init == "k-means++"  # as in table 1 and figure 4, for all 3,000 epochs
+    where = f"init={init}; features={PRINTED_FEATURES[features]}"
+    whole = ae is not None and init == "k-means++"  # with all 3,000 epochs, as in table 1 and figure 4
     literal = {} if whole else {"epochs": COLLAPSED}
     readings = {f"literal{'' if whole else f' ({COLLAPSED} epochs)'}": literal, "tied": TIED}
     rows = [
@@ -201,17 +200,17 @@ TABLES = (
         "kmeansnet/table1",
         "Clustering MNIST and CIFAR-10",
         (
-            Row("k-meansNet, literal", LITERAL["dense"], (MNIST, "k-meansNet", VARIANT), "scatter"),
+            Row("k-meansNet, literal", LITERAL_CENTRES["dense"], (MNIST, "k-meansNet", VARIANT), "scatter"),
             Row(
-                f"k-meansNet, literal, joint, {FEWER} epochs",
-                Spec("mnist", "kmeansnet", "mnist", {"joint": True, "epochs": FEWER}, unit_length=True),
+                f"k-meansNet, literal, joint, {OTHER_EPOCHS} epochs",
+                Spec("mnist", "kmeansnet", "mnist", {"joint": True, "epochs": OTHER_EPOCHS}, unit_length=True),
                 (MNIST, "k-meansNet", VARIANT),
                 "scatter",
-                shorter=of_all(FEWER),
+                shorter=of_all(OTHER_EPOCHS),
             ),
             Row(
                 "k-meansNet, tied",
-                OURS["dense"],
+                TIED_CENTRES["dense"],
                 (MNIST, "k-meansNet", VARIANT),
                 "scatter",
                 shorter=of_all(TIED["epochs"]),
@@ -226,21 +225,23 @@ TABLES = (
             Row("k-means, dense features", kmeans(AE["dense"]), (MNIST, "k-means", VARIANT)),
             *classical_rows("mnist", (MNIST, VARIANT), ("FCM", *CLASSICAL), 70_000, features=AE["dense"]),
             Row(
-                f"k-meansNet, literal{IMAGES}, {COLLAPSED} epochs",
+                f"k-meansNet, literal{ON_PART}, {COLLAPSED} epochs",
                 centres(AE_CIFAR, "cifar10", "cifar10", epochs=COLLAPSED),
                 (CIFAR, "k-meansNet", VARIANT),
                 "scatter",
                 part="a third of the images",
             ),
             Row(
-                f"k-meansNet, tied{IMAGES}",
+                f"k-meansNet, tied{ON_PART}",
                 centres(AE_CIFAR, "cifar10", "cifar10", **TIED),
                 (CIFAR, "k-meansNet", VARIANT),
                 "scatter",
                 part="a third of the images",
             ),
-            Row(f"k-means, dense features{IMAGES}", kmeans(AE_CIFAR, "cifar10"), (CIFAR, "k-means", VARIANT)),
-            *classical_rows("cifar10", (CIFAR, VARIANT), ("FCM", *CLASSICAL), PART, features=AE_CIFAR, said=IMAGES),
+            Row(f"k-means, dense features{ON_PART}", kmeans(AE_CIFAR, "cifar10"), (CIFAR, "k-means", VARIANT)),
+            *classical_rows(
+                "cifar10", (CIFAR, VARIANT), ("FCM", *CLASSICAL), CIFAR_IMAGES, features=AE_CIFAR, said=ON_PART
+            ),
         ),
         (PAPER, "1"),
         METRICS,
@@ -289,10 +290,10 @@ TABLES = (
                     reading(name, features),
                     (MNIST, "k-meansNet", f"init=k-means++; features={net.printed}"),
                     "scatter",
-                    shorter=of_all(net.changes.get("epochs", FEWER)),
+                    shorter=of_all(net.changes.get("epochs", OTHER_EPOCHS)),
                 )
-                for features, net in NETWORKS.items()
-                for name in FIVE
+                for features, net in READING_NETWORKS.items()
+                for name in FIVE_READINGS
             ),
             *(
                 Row(
@@ -300,7 +301,7 @@ TABLES = (
                     kmeans(beginning(features)),
                     (MNIST, "k-means", f"init=k-means++; features={net.printed}"),
                 )
-                for features, net in NETWORKS.items()
+                for features, net in READING_NETWORKS.items()
                 if features != "raw"
             ),
         ),
@@ -324,7 +325,7 @@ TABLES = (
                 "scatter",
             )
             for features, where in (("dense", "FCN; epochs>1650"), ("CNN", "CNN; epochs>1550"))
-            for name, specs in (("literal", LITERAL), ("tied", OURS))
+            for name, specs in (("literal", LITERAL_CENTRES), ("tied", TIED_CENTRES))
         ),
         (PAPER, "text"),
         METRICS,

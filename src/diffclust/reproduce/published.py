@@ -1,6 +1,6 @@
 """The papers' own figures, as printed: published.csv, one figure a line with the table it stands in.
 
-Its notes call "Deep Clustering With Sample-Assignment Invariance Prior", an earlier paper of the authors, SAIP.
+SAIP is "Deep Clustering With Sample-Assignment Invariance Prior", an earlier paper of the authors.
 """
 
 import csv
@@ -11,8 +11,8 @@ from importlib.resources import files
 
 @dataclass
 class Line:
-    """One line of a published table. Figures stay text: some are ranges. `spreads` has standard deviations, where they
-    are printed."""
+    """One line of a published table. Figures are text, because some are ranges. `spreads` has the standard deviations
+    that are printed."""
 
     dataset: str
     method: str
@@ -30,7 +30,7 @@ class Line:
         return ", ".join(filter(None, [self.method, self.variant]))
 
     def cell(self, metric: str) -> str:
-        """The figure with its spread, or the range that is given in its place."""
+        """The figure with its standard deviation, or the range that is printed instead."""
         figure = self.figures.get(metric, self.figures.get(f"{metric}_range", ""))
         return f"{figure} ± {self.spreads[metric]}" if metric in self.spreads else figure
 
@@ -51,5 +51,5 @@ def _all() -> dict[tuple[str, str], list[Line]]:
 
 
 def published(paper: str, table: str) -> list[Line]:
-    """The lines of a table, in its order."""
+    """The lines of a table, in the printed order."""
     return _all()[paper, table]

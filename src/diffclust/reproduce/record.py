@@ -1,7 +1,7 @@
-"""Runs as lines of CSV files, one file a table: every run once, whichever table it was made for.
+"""Runs as lines of CSV files, one file per table. A run that several tables share is recorded once.
 
-NAME.csv has a line for every run: what was run, its scores, and where. NAME.curves.csv has its scores and losses over
-the epochs. Files are only ever added to.
+NAME.csv has a line for every run: what was run, its scores, and on which machine. NAME.curves.csv has its scores and
+losses over the epochs. Lines are only appended.
 """
 
 import csv
@@ -15,12 +15,12 @@ from .spec import Spec, key
 
 RECORDED_SCORES = (
     *("acc", "nmi", "nmi_geometric", "ari", "ami", "homogeneity", "completeness", "v_measure", "pair_precision"),
-    "acc_validation",  # of the samples that are kept out of the other scores, where some are
+    "acc_validation",  # on the samples that the other scores leave out, if there are any
 )
 LABEL_FREE = ("clustering_loss", "scatter", "reconstruction", "effective_clusters")
 PLACE = ("epochs", "seconds", "device", "threads", "precision", "diffclust", "torch", "scikit-learn")
 FIELDS = ("data", "method", "settings", "seed", "restart", *RECORDED_SCORES, *LABEL_FREE, *PLACE)
-EARLIER = tuple(  # files that were begun without these columns
+EARLIER = tuple(  # columns of older files, which lack some
     tuple(name for name in FIELDS if name not in late)
     for late in (("acc_validation",), ("acc_validation", "pair_precision"))
 )
@@ -36,7 +36,7 @@ class Outcome:
     settings: str
     seed: int
     restart: int
-    figures: dict[str, float]  # scores in percent, label-free figures as they are; a missing one is left out
+    figures: dict[str, float]  # scores in percent, label-free figures as they are; missing ones are left out
     place: dict[str, str]
     curve: list[dict[str, float]] = field(default_factory=list)
 
@@ -46,7 +46,7 @@ class Outcome:
 
     @property
     def name(self) -> str:
-        """To find its curve by."""
+        """The key of its curve."""
         return f"{key(*self.what)}-{self.seed}-{self.restart}"
 
     def to_line(self) -> dict[str, Any]:
@@ -81,12 +81,12 @@ class Records:
         fields = _fields(path)
         lines = _lines(path, fields) if fields else None
         if lines is None:
-            return  # of another benchmark
+            return  # the file of another benchmark
         curves: dict[str, dict[int, dict[str, float]]] = {}
         beside = path.with_suffix(".curves.csv")
         for line in (_lines(beside, CURVE) or []) if beside.exists() else []:
             point = {name: float(line[name]) for name in CURVE[1:] if line[name]}
-            curves.setdefault(line["run"], {})[int(line["epoch"])] = point  # a repeated run: the last counts
+            curves.setdefault(line["run"], {})[int(line["epoch"])] = point  # of a repeated run the last counts
         for number, line in enumerate(lines):
             try:
                 outcome = Outcome.from_line(line)
@@ -110,19 +110,19 @@ class Records:
 
 
 def _fields(path: Path) -> Sequence[str] | None:
-    """The columns of a file of runs; None for another file."""
+    """The columns of a file of runs; None if it is another kind of file."""
     return next((fields for fields in (FIELDS, *EARLIER) if _lines(path, fields) is not None), None)
 
 
 def _lines(path: Path, fields: Sequence[str]) -> list[dict[str, str]] | None:
-    """None where the file has other columns."""
+    """The lines of a file; None if it has other columns."""
     with path.open(newline="", encoding="utf-8") as file:
         reader = csv.DictReader(file)
         return list(reader) if tuple(reader.fieldnames or ()) == tuple(fields) else None
 
 
 def _append(path: Path, fields: Sequence[str], lines: Iterable[dict[str, Any]]) -> None:
-    """In one piece, so that a kill leaves no half line."""
+    """Append with a single write, so that a kill leaves no incomplete line."""
     text = io.StringIO()
     if fields == FIELDS and path.exists():
         fields = _fields(path) or FIELDS

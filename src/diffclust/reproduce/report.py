@@ -1,4 +1,4 @@
-"""What is printed of a table: the paper's figures and ours beside them, made from the recorded runs alone."""
+"""A table as text: the paper's figures next to ours, which come from the recorded runs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,8 +11,8 @@ from .record import Outcome, Records
 from .search import with_choices
 from .spec import PaperTable, Row
 
-LEVEL = 0.05
-ONE = 1.001  # effective clusters
+SIGNIFICANCE = 0.05  # level of the t-test by which a mean is as good as the best
+ONE_CLUSTER = 1.001  # effective number of clusters below which all rows are in one
 MARK = "†"
 NOT_AGAIN = "paper, not run again"
 BEST_BY = {
@@ -24,7 +24,7 @@ BEST_BY = {
 
 @dataclass
 class Printed:
-    """A table as text: its header, its lines, and what is said below."""
+    """A table as text: its header, its lines, and the notes below it."""
 
     header: list[str]
     lines: list[list[str]]
@@ -46,7 +46,7 @@ def printed(table: PaperTable, records: Records, seeds: int | None = None) -> Pr
 
 
 def kept(row: Row, outcomes: Sequence[Outcome]) -> dict[str, Outcome]:
-    """The runs that label-free rules keep: the row's own, and that of the most even clusters beside it."""
+    """The runs that label-free rules choose: the rule of the row, and that of the most even clusters."""
     if row.rule is None or len(outcomes) < 2:
         return {}
     rules = {rule: BEST_BY[rule] for rule in (row.rule, "balance")}
@@ -58,8 +58,8 @@ def kept(row: Row, outcomes: Sequence[Outcome]) -> dict[str, Outcome]:
 
 
 def _blocks(table: PaperTable) -> list[tuple[Line | None, list[Row]]]:
-    """Published lines by data set, in the paper's order, each with the rows of ours that belong to it; then the
-    others."""
+    """Published lines by data set, in the paper's order, each with our rows that are compared with it; then our other
+    rows."""
     lines = published(*table.source) if table.source else []
     sets = list(dict.fromkeys(line.dataset for line in lines))
     lines = sorted(lines, key=lambda line: sets.index(line.dataset))
@@ -85,7 +85,7 @@ def _scores(table: PaperTable, records: Records, seeds: int) -> Printed:
             lines.append([where, line.label, word, *map(line.cell, table.metrics), ""])
         for row in rows:
             lines += _row(row, records, best, table, seeds, where or (row.spec.where if row.spec else ""))
-    if len({line[0] for line in lines}) == 1:  # one data set, which the title names
+    if len({line[0] for line in lines}) == 1:  # there is one data set, which the title names
         header, lines = header[1:], [line[1:] for line in lines]
     return Printed(header, lines, _remarks(table, records))
 
@@ -113,7 +113,8 @@ def _row(
 
 
 def _best(table: PaperTable, records: Records, where: str) -> dict[str, list[float]]:
-    """For each score, the runs of the row with the best mean on a data set, of those that labels had no part in."""
+    """For each score, the runs of the row with the best mean on a data set, among rows whose settings labels did not
+    choose."""
     rows = [records.of(row.spec) for row in table.rows if row.spec and row.spec.where == where and not row.by_labels]
     rows = [outcomes for outcomes in rows if outcomes and not collapsed(outcomes)]
     found: dict[str, list[float]] = {}
@@ -125,7 +126,7 @@ def _best(table: PaperTable, records: Records, where: str) -> dict[str, list[flo
 
 def collapsed(outcomes: Sequence[Outcome]) -> bool:
     """Whether every run ended with all samples in one cluster, whose completeness is 100 %."""
-    return all(outcome.figures.get("effective_clusters", 2.0) < ONE for outcome in outcomes)
+    return all(outcome.figures.get("effective_clusters", 2.0) < ONE_CLUSTER for outcome in outcomes)
 
 
 def as_good(values: Sequence[float], best: Sequence[float]) -> bool:
@@ -137,7 +138,7 @@ def as_good(values: Sequence[float], best: Sequence[float]) -> bool:
     ours, theirs = ((mean(runs), stdev(runs), len(runs)) for runs in (values, best))
     if ours[1] == theirs[1] == 0:
         return ours[0] == theirs[0]
-    return bool(ttest_ind_from_stats(*ours, *theirs, equal_var=False).pvalue > LEVEL)
+    return bool(ttest_ind_from_stats(*ours, *theirs, equal_var=False).pvalue > SIGNIFICANCE)
 
 
 def spread(values: Sequence[float]) -> str:
@@ -148,7 +149,7 @@ def _remarks(table: PaperTable, records: Records) -> list[str]:
     runs = [records.of(row.spec) for row in table.rows if row.spec]
     remarks = [
         f"{MARK}: the best mean of ours on the data set, or not significantly different from it (Welch's t-test over "
-        f"the runs, p > {LEVEL:g})."
+        f"the runs, p > {SIGNIFICANCE:g})."
         + (" Rows whose λ was chosen by labels are not ranked." if any(row.by_labels for row in table.rows) else "")
         + (" Rows that end in one cluster are not ranked." if any(map(collapsed, filter(None, runs))) else "")
     ]
@@ -162,7 +163,7 @@ def _remarks(table: PaperTable, records: Records) -> list[str]:
             mean(o.figures["acc"] for o in outcomes) for row in rows if row.spec and (outcomes := records.of(row.spec))
         ]
         figures = {row.published: lines[row.published].figures for row in rows if row.published in lines}
-        theirs = {name: float(line["ACC"]) for name, line in figures.items() if "ACC" in line}  # some print NMI alone
+        theirs = {name: float(line["ACC"]) for name, line in figures.items() if "ACC" in line}  # some print only NMI
         said = [f"ours {max(ours) - min(ours):.2f}"] if len(ours) > 1 else []
         said += [f"paper {max(theirs.values()) - min(theirs.values()):.2f}"] if len(theirs) > 1 else []
         if said and len(ours) > 1:
@@ -171,7 +172,7 @@ def _remarks(table: PaperTable, records: Records) -> list[str]:
 
 
 def _runs(table: PaperTable, records: Records, seeds: int) -> Printed:
-    """Every run beside its clustering loss, smallest first."""
+    """Every run with its clustering loss, smallest first."""
     header = ["whose", "run", "clustering loss", *table.metrics]
     lines, notes = [], []
     theirs = sorted(published(*table.source), key=lambda line: float(line.figures["L_clu"])) if table.source else []
@@ -203,7 +204,7 @@ def _correlation(pairs: Sequence[tuple[float, float]]) -> str:
 
 
 def _sets(table: PaperTable, records: Records, seeds: int) -> Printed:
-    """A line a method, a column a data set: ACC."""
+    """ACC: a line per method, a column per data set."""
     lines: list[list[str]] = []
     sets = list(dict.fromkeys(row.published[0] for row in table.rows if row.published))
     header = ["method", "", *(name.rpartition("-")[2] for name in sets), "max", "mean", "median"]

@@ -1,4 +1,4 @@
-"""Run what a table lacks, each fit from its checkpoint where there is one."""
+"""Run the fits that a table lacks, each from its checkpoint if there is one."""
 
 import platform
 import time
@@ -16,7 +16,7 @@ import torch
 
 from .. import __version__, datasets
 from ..baselines import BASELINES
-from ..callbacks import Evaluate, at_once
+from ..callbacks import Evaluate, runs_at_once
 from ..engine.checkpoint import CheckpointFolder
 from ..engine.phase import Progress
 from ..engine.runtime import choose_device, choose_precision
@@ -28,25 +28,25 @@ from .record import LABEL_FREE, RECORDED_SCORES, Outcome, Records
 from .search import SEARCH_SEEDS, candidates, chosen, named
 from .spec import PaperTable, Row, Spec
 
-EVERY = 50  # epochs between two points of a curve, as in the authors' code; short runs have twenty
-BATCH = 256  # rows of a stream that arrive together, as many as the papers have in a batch
-MANY_ROWS = 10_000  # from there on an epoch of a network on a CPU is worth a checkpoint
-RARELY = 100  # epochs between checkpoints else: half a minute of five networks on a GPU, whose checkpoint is 200 MB
+CURVE_EVERY = 50  # epochs between two points of a curve, as in the authors' code; short runs have twenty points
+STREAM_BATCH = 256  # rows of a stream that arrive together: the batch size of the papers
+SLOW_FROM_ROWS = 10_000  # from which on a network on a CPU writes a checkpoint every epoch
+CHECKPOINT_EVERY = 100  # epochs otherwise: half a minute for five networks on a GPU, whose checkpoint has 200 MB
 CPU = f"cpu, {platform.machine()}"
-FEW_VALUES = 10**8  # up to there sparse rows are made dense, to lie on the device whole: all text sets of the papers
+MAX_DENSE_VALUES = 10**8  # up to which sparse rows are made dense, to fit on the device: all text sets of the papers
 
 
 class OutOfTime(Exception):
-    """The minutes are over."""
+    """The time limit is reached."""
 
 
 @dataclass
 class Clock:
-    """Notes in the record how long each epoch took, so that a fit in several pieces adds up; stops at the deadline."""
+    """Records the duration of each epoch, so that a resumed fit has its total time; stops at the deadline."""
 
     deadline: float
     last: float = field(default_factory=lambda: time.monotonic())
-    stateless: ClassVar = True  # runs side by side share the time
+    stateless: ClassVar = True  # runs that are trained together share the time
 
     def __call__(self, progress: Progress) -> None:
         now = time.monotonic()
@@ -68,12 +68,12 @@ class PlannedRun(NamedTuple):
 class Runner:
     """Runs the rows of tables.
 
-    On a GPU the runs of a row learn side by side, each as it would alone, and with them those of the rows that follow,
-    where all begin alike.
+    On a GPU the runs of a row are trained together, with the same results as alone, and so are those of the next rows
+    if all start from the same networks.
 
     Args:
-        checkpoint: folder for what is begun and not finished, and for embeddings and starts that several rows share.
-        say: called with a line for each finished run.
+        checkpoint: folder for unfinished fits, and for embeddings and starting points that several rows share.
+        say: function that is called with a line for each finished run.
     """
 
     records: Records
@@ -88,8 +88,8 @@ class Runner:
         self.deadline = time.monotonic() + 60 * self.minutes
 
     def run(self, table: PaperTable, seeds: int, search: bool = False) -> bool:
-        """Bring every row to `seeds` runs; with `search`, also those whose λ validation labels choose. False: the time
-        was over before."""
+        """Run until every row has `seeds` runs; with `search`, also the rows whose λ is chosen by validation labels.
+        Returns False if the time limit was reached before."""
         try:
             for _, rows in groupby([row for row in table.rows if row.spec is not None], _alike):
                 party = list(rows)
@@ -119,8 +119,8 @@ class Runner:
         return [PlannedRun(row.spec, seed, row.label) for seed in islice(fresh, max(0, wanted - len(done)))]
 
     def _complete(self, table: PaperTable, jobs: list[PlannedRun]) -> None:
-        """Jobs on one data set, as many at once as the device takes."""
-        many = at_once(choose_device(self.device))
+        """Run jobs on one data set, as many together as the device allows."""
+        many = runs_at_once(choose_device(self.device))
         for first in range(0, len(jobs), many):
             if jobs[0].spec.data in self.missing:
                 return
@@ -139,7 +139,7 @@ class Runner:
                 self.say(f"{job.spec.data}: {job.label}, seed {job.seed}: {figures}, {outcome.place['seconds']} s")
 
     def _outcomes(self, jobs: list[PlannedRun], X: Any, y: Any) -> Iterator[tuple[PlannedRun, Outcome]]:
-        """Of runs of one kind: of a row, or of rows that begin alike."""
+        """Outcomes of jobs of one row, or of rows with the same start."""
         kind = jobs[0].spec
         samples = [X] * len(jobs)
         if kind.features is not None:
@@ -160,7 +160,7 @@ class Runner:
             else:
                 estimators = self._starts(jobs, X, y) if kind.shared else self._fit(jobs, samples, y)
             histories = [estimator.runs_[0]["history"] for estimator in estimators]
-            # an epoch that was taken back, its loss not finite, has none
+            # an epoch that was undone because its loss was not finite has no duration
             took = [record.get("seconds", 0.0) for each in histories for record in each]
             epoch = sum(took) / max(1, len(took))
             for job, estimator, history in zip(jobs, estimators, histories, strict=True):
@@ -176,7 +176,7 @@ class Runner:
         return torch.cuda.get_device_name(device) if device.type == "cuda" else f"{device.type}, {platform.machine()}"
 
     def _streamed(self, spec: Spec, X: Any, y: Any, seed: int) -> Outcome:
-        """Labels as they are given on arrival, by the model that has just learnt from the batch."""
+        """Labels at arrival: each batch is labelled after the model has learnt from it."""
         rng = np.random.default_rng(seed)
         start = spec.arriving + rng.choice(len(X) - spec.arriving, spec.start, replace=False)
         stream = rng.permutation(spec.arriving)
@@ -192,7 +192,7 @@ class Runner:
         began = time.monotonic()
         model.fit(X[start])
         labels = []
-        for batch in np.array_split(stream, -(-len(stream) // BATCH)):
+        for batch in np.array_split(stream, -(-len(stream) // STREAM_BATCH)):
             model.partial_fit(X[batch])
             labels.append(model.predict(X[batch]))
         run = {"labels": np.concatenate(labels)}
@@ -209,10 +209,10 @@ class Runner:
                 start = starts[job.seed]
                 settings |= {"network": start.model_.autoencoder, "init": start.cluster_centers_}
             epochs = spec.settings.get("epochs", "auto")
-            every = EVERY if epochs == "auto" else max(1, min(EVERY, epochs // 20))
-            curves = [] if spec.validation else [Evaluate(y, every)]  # they would be of all samples
+            every = CURVE_EVERY if epochs == "auto" else max(1, min(CURVE_EVERY, epochs // 20))
+            curves = [] if spec.validation else [Evaluate(y, every)]  # scores would include the validation samples
             learns = settings.get("network") != "identity"
-            slow = learns and X.shape[0] >= MANY_ROWS and choose_device(self.device).type == "cpu"
+            slow = learns and X.shape[0] >= SLOW_FROM_ROWS and choose_device(self.device).type == "cpu"
             folders.append(self.checkpoint / f"{spec.key}-{job.seed}-begun")
             estimators.append(
                 spec.estimator()(
@@ -222,14 +222,14 @@ class Runner:
                     verbose=self.verbose,
                     callbacks=[*curves, clock],
                     checkpoint=folders[-1],
-                    checkpoint_every=1 if slow else RARELY,
+                    checkpoint_every=1 if slow else CHECKPOINT_EVERY,
                 )
             )
         try:
             fit_each(list(zip(estimators, samples, strict=True)))
         except OutOfTime:
             for folder in folders:
-                for older in CheckpointFolder(folder).files()[1:]:  # against a kill in mid-write; this was none
+                for older in CheckpointFolder(folder).files()[1:]:  # only the newest is needed
                     older.unlink()
             raise
         events = [kind for e in estimators for kind, _ in e.runs_[0]["diagnostics"]["events"]]
@@ -240,7 +240,8 @@ class Runner:
         return estimators
 
     def _starts(self, jobs: Sequence[PlannedRun], X: Any, y: Any) -> list[Any]:
-        """What others begin with, trained once for each seed: from its folder, so that all have the very same."""
+        """The models that other rows start from, trained once for each seed. They are always loaded from their folder,
+        so that all rows start from the same bits."""
         places = [self.checkpoint / f"{job.spec.key}-{job.seed}" for job in jobs]
         new = {place: job for place, job in zip(places, jobs, strict=True) if not (place / SUMS).exists()}
         for estimator, folder in zip(self._learnt(list(new.values()), X, y), new, strict=True):
@@ -248,7 +249,7 @@ class Runner:
         return [load_estimator(place, device=self.device) for place in places]
 
     def _read(self, jobs: Sequence[PlannedRun], X: Any, y: Any) -> list[Any]:
-        """Models of other rows, with the labels that they give by these settings."""
+        """Models of other rows, with their labels under the settings of these jobs."""
         sources = [job.spec.reads for job in jobs if job.spec.reads is not None]
         models = self._starts([PlannedRun(source, job.seed) for source, job in zip(sources, jobs, strict=True)], X, y)
         for model, source, job in zip(models, sources, jobs, strict=True):
@@ -257,7 +258,7 @@ class Runner:
         return models
 
     def _embeddings(self, jobs: Sequence[PlannedRun], X: Any, y: Any) -> list[Any]:
-        """From the files of earlier rows, or learnt now."""
+        """Embeddings from the files of earlier rows, or from networks trained for this."""
         places = {job.seed: (job, self.checkpoint / f"{job.spec.key}-{job.seed}.npy") for job in jobs}
         new = [place for place in places.values() if not place[1].exists()]
         fresh = [job for job, _ in new]
@@ -274,7 +275,7 @@ class Runner:
 
 
 def _alike(row: Row) -> Any:
-    """Rows that follow one another and have the same can run at once: they begin with the same networks."""
+    """A key. Consecutive rows with the same key start from the same networks and can run together."""
     spec = row.spec
     source = spec and (spec.reads or spec)
     return (source.begins.key, source.shared, source is spec) if source and source.begins else id(row)
@@ -283,11 +284,11 @@ def _alike(row: Row) -> Any:
 @lru_cache(maxsize=1)
 def _load(data: str, unit_length: bool, rows: int) -> tuple[Any, Any]:
     X, y = datasets.load(data)
-    n = X.shape[0]  # sparse rows have no length
+    n = X.shape[0]  # len() does not work for sparse rows
     if rows and rows < n:
         kept = np.sort(np.random.default_rng(0).permutation(n)[:rows])
         X, y = X[kept], y[kept]
-    if sp.issparse(X) and X.shape[0] * X.shape[1] <= FEW_VALUES:
+    if sp.issparse(X) and X.shape[0] * X.shape[1] <= MAX_DENSE_VALUES:
         X = X.toarray()
     if unit_length:
         flat = np.asarray(X, np.float32).reshape(len(X), -1)
@@ -297,7 +298,7 @@ def _load(data: str, unit_length: bool, rows: int) -> tuple[Any, Any]:
 
 
 def load_samples(spec: Spec) -> tuple[Any, Any]:
-    """The samples as the run sees them, and their labels. The network of a row of features prepares them its way."""
+    """The samples of a run, prepared, and their labels. A row of features uses the preparation of its network."""
     source = spec.features or spec
     return _load(spec.data, source.unit_length, source.rows)
 
@@ -308,7 +309,7 @@ def takes_device(spec: Spec) -> bool:
 
 
 def classical(spec: Spec, X: Any, seed: int, device: str = "auto") -> Any:
-    """Labels by a classical method; k-means with settings of its own is scikit-learn's as it comes."""
+    """Labels by a classical method; k-means with further settings is scikit-learn's with its defaults."""
     settings = dict(spec.settings)
     k = settings.pop("n_clusters")
     X = X.astype(np.float64) if sp.issparse(X) else np.asarray(X, np.float64).reshape(len(X), -1)
@@ -322,14 +323,14 @@ def classical(spec: Spec, X: Any, seed: int, device: str = "auto") -> Any:
 
 
 def validation_split(n: int, share: float) -> tuple[Any, Any]:
-    """Samples for validation, and those that are scored: the same for every run."""
+    """Indices of the samples for validation and of the scored ones, the same for every run."""
     order = np.random.default_rng(0).permutation(n)
     size = int(share * n)
     return np.sort(order[:size]), np.sort(order[size:])
 
 
 def outcome(spec: Spec, seed: int, y: Any, run: dict[str, Any], seconds: float, device: str, precision: str) -> Outcome:
-    """One run, scored; `run` as in an estimator's `runs_`, or labels alone."""
+    """The scores of a run; `run` is an entry of an estimator's `runs_`, or has only labels."""
     labels = run["labels"]
     validation, scored = validation_split(len(y), spec.validation)
     figures = {

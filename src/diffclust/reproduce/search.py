@@ -1,7 +1,7 @@
-"""λ by a line search, as some papers choose it: by the accuracy on labelled validation samples.
+"""A line search for λ by the accuracy on labelled validation samples, as in some papers.
 
-Every value is tried with the first two seeds. The best mean accuracy on the validation samples decides, and the row has
-the scores of the other samples. A row chosen so says so.
+Every value is tried with the first two seeds. The best mean accuracy on the validation samples decides; the scores of
+the row are those of the other samples, and its label says that labels chose λ.
 """
 
 from dataclasses import replace
@@ -18,7 +18,7 @@ def candidates(row: Row) -> list[Spec]:
 
 
 def chosen(row: Row, records: Records, seeds: list[int]) -> Spec | None:
-    """The candidate that the validation labels choose; None while runs are lacking."""
+    """The candidate that the validation labels choose; None if runs are missing."""
     tried = []
     for spec in candidates(row):
         runs = [run for run in records.of(spec) if run.seed in seeds and "acc_validation" in run.figures]
@@ -29,7 +29,8 @@ def chosen(row: Row, records: Records, seeds: list[int]) -> Spec | None:
 
 
 def with_choices(table: PaperTable, records: Records) -> PaperTable:
-    """Rows with a λ name it, and each is followed by the one that labels chose, where that search has been run."""
+    """The table with λ in the labels of its rows. After each row comes the one whose λ labels chose, if that search was
+    run."""
     rows = []
     for row in table.rows:
         if row.spec is None or not row.weights:

@@ -1,4 +1,4 @@
-"""A table of a paper as data: which rows it has, and what is run for each. Nothing heavy is imported here."""
+"""A table of a paper as data: its rows, and what is run for each. This module has no slow imports."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -10,17 +10,17 @@ from typing import Any, Literal
 
 from ..methods import METHODS
 
-NOT_SETTINGS = ("n_init", "select")  # how many runs there are and which is kept is the table's business
+NOT_SETTINGS = ("n_init", "select")  # the table decides how many runs there are and which one is kept
 QUICK_ROWS, QUICK_EPOCHS = 400, 2
 
 
 def key(data: str, method: str, text: str) -> str:
-    """A short name for files of what is run."""
+    """A short name for the files of a run."""
     return f"{data}-{method}-{sha256(json.dumps([data, method, text]).encode()).hexdigest()[:10]}"
 
 
 def written(value: Any) -> str:
-    """A setting that is code, such as an optimiser with its rate, as one would write it."""
+    """A setting that is code, such as an optimiser with its rate, as text."""
     if isinstance(value, partial):
         options = [f"{name}={option}" for name, option in sorted(value.keywords.items())]
         return f"{value.func.__name__}({', '.join([*map(str, value.args), *options])})"
@@ -34,20 +34,21 @@ class Spec:
     Args:
         data: a name for `datasets.load`.
         method: a name of `METHODS`, or a classical one of `baselines.BASELINES`.
-        paper: begin with the paper's own settings of this name.
+        paper: name of the paper's own settings to start from.
         changes: settings on top of them.
-        features: cluster what this one's network makes of the samples instead, trained with the same seed. Methods and
-            starts that are compared on one embedding then share it.
-        unit_length: each sample is brought to length one first.
-        rows: so many samples, drawn by a fixed seed; 0 for all.
-        start: samples of the fit that a stream begins with, none of them among those that arrive.
-        arriving: a stream of the first so many samples, in the seed's order; the method is scored by the labels that
-            samples are given on arrival. 0: all at once.
-        begins: begin with the trained network and the centres of this one, of the same seed.
-        shared: others begin with it or read it, so it stays in the checkpoint folder once it is trained.
-        reads: nothing is trained; this one's model, of the same seed, answers by the settings in which the two differ.
-        validation: this share of the samples, the same for all runs, is trained on but not scored: its accuracy stands
-            apart, for a search by labels. 0: all are scored.
+        features: cluster the embedding by the network of this run, trained with the same seed, instead of the samples.
+            Rows that are compared on one embedding share it.
+        unit_length: scale each sample to length one first.
+        rows: number of samples, drawn by a fixed seed; 0: all.
+        start: number of samples that a model is fitted on before a stream; they are not part of the stream.
+        arriving: the first so many samples arrive as a stream, in an order drawn by the seed, and the labels that they
+            get at arrival are scored. 0: no stream.
+        begins: start from the trained network and the centres of this run, with the same seed.
+        shared: other runs start from it or read it, so its model stays in the checkpoint folder.
+        reads: train nothing, but use the model of this run, of the same seed, with the settings in which the two
+        differ.
+        validation: share of the samples, the same for all runs, that is used for training but not scored. Its accuracy
+            is recorded separately, for a search by labels. 0: all are scored.
     """
 
     data: str
@@ -66,7 +67,7 @@ class Spec:
 
     @property
     def where(self) -> str:
-        """What its scores can be compared on."""
+        """The data on which its scores can be compared with others."""
         return f"{self.data}, online" if self.arriving else self.data
 
     @property
@@ -74,17 +75,17 @@ class Spec:
         return any(method.name == self.method for method in METHODS)
 
     def estimator(self) -> Any:
-        """The class, for one of our methods."""
+        """The class of one of our methods."""
         return next(method for method in METHODS if method.name == self.method).load()
 
     @cached_property
     def settings(self) -> dict[str, Any]:
-        """All that is set explicitly, in the paper's settings or here."""
+        """All explicit settings, those of the paper and `changes`."""
         start = self.estimator().papers[self.paper] if self.paper else {}
         return {name: value for name, value in {**start, **self.changes}.items() if name not in NOT_SETTINGS}
 
     def describe(self) -> dict[str, Any]:
-        """Everything that makes the run what it is, but data and method."""
+        """Everything that defines the run, except data and method."""
         kept: dict[str, Any] = dict(self.settings)
         if self.features is not None:
             kept["features"] = {"method": self.features.method, **self.features.describe()}
@@ -95,7 +96,7 @@ class Spec:
         if self.arriving:
             kept["stream"] = [self.start, self.arriving]
         if self.begins is not None:
-            start = replace(self.begins, validation=0.0)  # it is the same, whatever is scored of it
+            start = replace(self.begins, validation=0.0)  # which samples are scored does not change it
             kept["begins"] = {"method": start.method, **start.describe()}
         if self.validation:
             kept["validation"] = self.validation
@@ -103,7 +104,7 @@ class Spec:
 
     @cached_property
     def text(self) -> str:
-        """`describe` as one line of JSON: what the results file keeps, and what runs are found by."""
+        """`describe` as one line of JSON, by which runs are found in the results file."""
         return json.dumps(self.describe(), sort_keys=True, default=written)
 
     @cached_property
@@ -111,11 +112,11 @@ class Spec:
         return key(self.data, self.method, self.text)
 
     def with_weight(self, weight: float) -> "Spec":
-        """With another weight of the clustering loss: λ, in most papers."""
+        """The same run with another weight of the clustering loss, λ in most papers."""
         return replace(self, changes={**self.changes, "weight": weight})
 
     def quick(self) -> "Spec":
-        """A small version: few samples, hardly any training."""
+        """A small version for tests: few samples and epochs."""
         changes = dict(self.changes)
         if self.is_ours:
             known = self.settings
@@ -137,21 +138,22 @@ class Spec:
 
 @dataclass(frozen=True)
 class Row:
-    """A line of a table: what is run, and whose published figures stand beside it.
+    """A line of a table: what is run, and the published line that it is compared with.
 
     Args:
-        label: ours.
+        label: its name in the table.
         published: data set, method and variant of the published line, as in published.csv.
         rule: the label-free rule that keeps one of the runs.
-        reason: shown where there are no runs.
-        group: rows of one group differ in the start alone; the spread of their means is given.
-        x: place on the axis of a sweep.
-        seeds: at most so many runs; 0 for as many as the other rows have.
+        reason: shown if there are no runs.
+        group: rows of one group differ only in their start; the standard deviation of their means is shown.
+        x: its place on the axis of a sweep.
+        seeds: the largest number of runs; 0: that of the table.
         weights: the values of `weight` (λ) that a search by validation labels chooses from: see `search.py`.
         by_labels: labels chose its settings, so it is not ranked among the others.
-        part: what it has of the paper's samples or epochs, where that is too little for a verdict against the paper.
-        shorter: what it has of the paper's epochs; its recorded curve says whether that is enough for a verdict.
-        other: what it is, where it is a network of ours and no reading of the paper.
+        part: the part of the paper's samples or epochs that it has, if that is too little for a verdict against the
+        paper.
+        shorter: the part of the paper's epochs that it has; its recorded curve shows whether a verdict is possible.
+        other: what it is, if it is a network of ours and no reading of the paper.
     """
 
     label: str
@@ -169,7 +171,7 @@ class Row:
     other: str = ""
 
     def wanted(self, seeds: int) -> int:
-        """How many runs, where the table has so many."""
+        """The number of runs, if the table has `seeds`."""
         return min(seeds, self.seeds or seeds)
 
 
@@ -182,12 +184,13 @@ class PaperTable:
 
     Args:
         name: PAPER/TABLE on the command line.
-        source: paper and table in published.csv; its lines that no row re-runs are shown too, and marked.
-        metrics: name in print -> column of the results file.
-        layout: "scores" (a line a row), "runs" (every run with its clustering loss) or "sets" (a column a data set).
+        source: paper and table in published.csv. Its lines without a row of ours are shown too, and marked.
+        metrics: printed name -> column of the results file.
+        layout: "scores" (a line per row), "runs" (every run with its clustering loss) or "sets" (a column per data
+        set).
         figure: "curves" over epochs, or a "sweep" of a setting (named by `axis`).
-        whole: False leaves out the published lines that no row re-runs.
-        random_states: the authors' own seeds, in their order; else 0, 1, 2 and so on.
+        whole: False leaves out the published lines without a row of ours.
+        random_states: the authors' seeds in their order; by default 0, 1, 2 and so on.
     """
 
     name: str
@@ -208,12 +211,12 @@ class PaperTable:
         return self.name.replace("/", "-")
 
     def numbers(self, seeds: int) -> list[int]:
-        """The first so many seeds."""
+        """The first `seeds` random states."""
         return list(islice(chain(self.random_states, count()), seeds))
 
     def only(self, wanted: Sequence[str]) -> "PaperTable":
-        """The rows that one of the texts is part of, as in "mnist: TELL, CNN"; without the other published lines. Where
-        a text is a row's whole name, that row alone."""
+        """The rows whose name, such as "mnist: TELL, CNN", contains one of the texts, without the other published
+        lines. A text that is the whole name of a row chooses only that row."""
         names = [f"{row.spec.where}: {row.label}" if row.spec else row.label for row in self.rows]
         known, texts = {name.lower() for name in names}, [text.lower() for text in wanted]
         kept = tuple(

@@ -1,11 +1,11 @@
 """The tables of "SSCNet: learning-based subspace clustering".
 
-Three readings stand side by side. "to the letter" is `SSCNet.paper(...)`. "mended" is the same system beside a kept
-batch of references, with a loss that has no minimum without codes, Adam and pretraining. "ours" is the network that
-`SSCNet` is by default: a classifier on ten codes of a convolutional autoencoder. Each is run with images as they are,
-as in the paper, and with jitter, which ours has by default. The paper prints neither epochs nor layers; every setting
-of ours is written out, so that a change of the defaults makes another row of it. Of CIFAR-10 a third of the images is
-taken, and two trials more: codes by views, of our network and of a deeper one.
+There are three readings of the paper. "to the letter" is `SSCNet.paper(...)`. "mended" is the same system with a fixed
+batch of references, a loss whose minimum has codes, Adam and pretraining. "ours" is the default network of `SSCNet`: a
+classifier on ten codes of a convolutional autoencoder. Each is run with unchanged images, as in the paper, and with
+jitter, the default of ours. The paper gives neither epochs nor layers. Every setting is explicit, so that a change of
+the defaults does not change a recorded row. CIFAR-10 has a third of the images, and two more rows: contrastive codes of
+our network and of a deeper one.
 """
 
 from dataclasses import replace
@@ -18,15 +18,15 @@ from .spec import PaperTable, Row, Spec
 PAPER = "SSCNet"
 METRICS = {"NMI": "nmi_geometric", "ACC": "acc"}
 PUBLISHED = {"mnist": "mnist-full", "usps": "usps", "cifar10": "cifar10-full"}
-CLUSTERS = {"coil20": 20}  # ten elsewhere
-PART = {"cifar10": 20_000}  # images, drawn by a fixed seed; all elsewhere
-FEWER = {"cifar10": "20,000 of 60,000 images"}
-LITERAL_EPOCHS = {"usps": 50}  # 10 elsewhere
-# of ours: pretraining, epochs and batch, which "auto" gives for so many images
-OURS = {"mnist": (20, 20, 256), "usps": (39, 20, 128), "cifar10": (20, 20, 256), "coil20": (128, 64, 64)}
-MENDED = {"mnist": (10, 10, 512), "usps": (40, 40, 512), "cifar10": (10, 10, 512), "coil20": (150, 100, 256)}
+N_CLUSTERS = {"coil20": 20}  # ten for other data
+N_IMAGES = {"cifar10": 20_000}  # drawn by a fixed seed; all images of other data
+PART_OF = {"cifar10": "20,000 of 60,000 images"}  # the same in words
+LITERAL_EPOCHS = {"usps": 50}  # 10 for other data
+# epochs of pretraining, epochs and batch size: of ours, those that "auto" gives
+OUR_SCHEDULE = {"mnist": (20, 20, 256), "usps": (39, 20, 128), "cifar10": (20, 20, 256), "coil20": (128, 64, 64)}
+MENDED_SCHEDULE = {"mnist": (10, 10, 512), "usps": (40, 40, 512), "cifar10": (10, 10, 512), "coil20": (150, 100, 256)}
 JITTER = 0.5
-VIEWS: dict[str, Any] = {  # contrastive codes: of photographs two crops, mirrored and in another light, are alike
+VIEWS: dict[str, Any] = {  # contrastive codes: two versions of a photograph get similar codes
     "augment": "photos",
     "views": 1.0,
     "embedding_dim": 64,
@@ -45,7 +45,7 @@ LESS = (9298, 4649, 2324, 930)  # all of USPS, a half, a quarter, a tenth
 
 
 def k(data: str) -> int:
-    return CLUSTERS.get(data, 10)
+    return N_CLUSTERS.get(data, 10)
 
 
 def literal(data: str, **changes: Any) -> Spec:
@@ -54,7 +54,7 @@ def literal(data: str, **changes: Any) -> Spec:
 
 
 def mended(data: str, **changes: Any) -> Spec:
-    pretraining, epochs, batch = MENDED[data]
+    pretraining, epochs, batch = MENDED_SCHEDULE[data]
     start = {
         "pipeline": "references",
         "optimizer": "adam",
@@ -68,7 +68,7 @@ def mended(data: str, **changes: Any) -> Spec:
 
 
 def ours(data: str, **changes: Any) -> Spec:
-    pretraining, epochs, batch = OURS[data]
+    pretraining, epochs, batch = OUR_SCHEDULE[data]
     start = {
         "n_clusters": k(data),
         "pipeline": "codes",
@@ -106,18 +106,20 @@ def rows(data: str, seeds: int = 0) -> list[Row]:
     found = [
         Row("k-means", baseline, published("k-means"), seeds=seeds),
         *(
-            Row(f"SSCNet, {name}", spec, published("SSCNet"), seeds=seeds, part=FEWER.get(data, ""), other=other(name))
+            Row(
+                f"SSCNet, {name}", spec, published("SSCNet"), seeds=seeds, part=PART_OF.get(data, ""), other=other(name)
+            )
             for name, spec in readings.items()
         ),
     ]
     found += spectral(data, published("SpectralNet"), seeds)
     if data in PUBLISHED:
         found += others(data)
-    return [replace(row, spec=replace(row.spec, rows=PART.get(data, 0)) if row.spec else None) for row in found]
+    return [replace(row, spec=replace(row.spec, rows=N_IMAGES.get(data, 0)) if row.spec else None) for row in found]
 
 
 def other(reading: str) -> str:
-    """What a row is, where it is no reading of the paper."""
+    """What a row is, if it is no reading of the paper."""
     if not reading.startswith("ours"):
         return ""
     if "views" not in reading:
@@ -138,7 +140,8 @@ def spectral(data: str, published: tuple[str, str, str] | None, seeds: int) -> l
 
 
 def others(data: str) -> list[Row]:
-    """The printed baselines. MNIST and USPS share the runs of DEC's family with the tables of Deep k-Means."""
+    """The printed baselines. For MNIST and USPS, those related to DEC share their runs with the tables of Deep
+    k-Means."""
     name = PUBLISHED[data]
     found = classical_rows(data, (name, ""), ("SSC", "SEC") if data != "cifar10" else ("SSC",), 0)
     if data == "cifar10":
@@ -156,7 +159,7 @@ def others(data: str) -> list[Row]:
 
 
 def over_blocks() -> list[Row]:
-    """The dictionary is the paper's; 0 blocks are its convolutions alone."""
+    """The dictionary is the paper's; with 0 blocks only its convolutions remain."""
     return [
         Row(
             f"{n} block{'s' * (n != 1)}",
@@ -171,7 +174,7 @@ def over_blocks() -> list[Row]:
 
 
 def parts() -> list[Row]:
-    """On USPS, one change each."""
+    """Readings on USPS that differ in one setting."""
     changed = {
         "to the letter, a rate of 1e-6": literal("usps", lr=1e-6),
         "to the letter, Adam": literal("usps", optimizer="adam", lr=1e-3),
@@ -208,10 +211,10 @@ def less_data() -> list[Row]:
 
 
 def _of(spec: Spec, n: int) -> Spec:
-    """On so many images, drawn by a fixed seed, in as many steps as all of them take."""
+    """On fewer images, drawn by a fixed seed, with as many steps as for all of them."""
     changes = dict(spec.changes)
     if spec.method == "sscnet":
-        times = min(5, LESS[0] // n)  # a tenth of the data goes round five times as often
+        times = min(5, LESS[0] // n)  # a tenth of the data has five times as many epochs
         changes |= {name: changes[name] * times for name in ("pretrain_epochs", "epochs")}
     return Spec(spec.data, spec.method, spec.paper, changes, rows=0 if n == LESS[0] else n)
 

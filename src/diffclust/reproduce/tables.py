@@ -1,4 +1,4 @@
-"""Every table there is, by the name it has on the command line."""
+"""All tables, by their name on the command line."""
 
 from difflib import get_close_matches
 

@@ -1,8 +1,8 @@
 """The tables of TELL (Peng et al., JMLR 2022).
 
 End-to-end rows have the paper's settings: `TELL.paper(...)`, 3,000 epochs from random centres, five runs. Two-stage
-rows cluster the embedding of an autoencoder that was trained alone. How long is not said in the paper: here 300 epochs,
-and 300 for the centres, which do not touch the network.
+rows cluster the embedding of an autoencoder that was trained alone. The paper does not say how long; here it has 300
+epochs, and the centres, which do not change the network, have 300.
 """
 
 from dataclasses import replace
@@ -16,9 +16,9 @@ MNIST, CIFAR = "mnist-full", "cifar10-full"
 CNN = Spec("mnist", "tell", "mnist")
 DENSE = Spec("mnist", "tell", "mnist-dense")
 
-ALONE = {"pretrain_epochs": 300, "epochs": 0}
-AE_CNN = Spec("mnist", "tell", "mnist", ALONE)
-AE_DENSE = Spec("mnist", "tell", "mnist-dense", ALONE)
+AUTOENCODER_ALONE = {"pretrain_epochs": 300, "epochs": 0}
+AE_CNN = Spec("mnist", "tell", "mnist", AUTOENCODER_ALONE)
+AE_DENSE = Spec("mnist", "tell", "mnist-dense", AUTOENCODER_ALONE)
 
 CENTRES = {"network": "identity", "epochs": 300}
 TWO_STAGE_CNN = Spec("mnist", "tell", "mnist", CENTRES, features=AE_CNN)
@@ -41,10 +41,10 @@ ADAM = Spec("mnist", "tell", "mnist", {"optimizer": "adam", **SHORT})
 FREE = Spec("mnist", "tell", "mnist", {"center_update": "unnormalized", **SHORT})
 FREE_ADAM = Spec("mnist", "tell", "mnist", {"center_update": "unnormalized", "optimizer": "adam", **SHORT})
 
-PART = 20_000  # of CIFAR-10's images, drawn by a fixed seed
-FEWER = ", 20,000 images"
-CIFAR_PART = Spec("cifar10", "tell", "cifar10", {"epochs": 500}, rows=PART)
-AE_PART = Spec("cifar10", "tell", "cifar10", ALONE, rows=PART)
+CIFAR_IMAGES = 20_000  # of CIFAR-10's images, drawn by a fixed seed
+ON_PART = ", 20,000 images"
+CIFAR_PART = Spec("cifar10", "tell", "cifar10", {"epochs": 500}, rows=CIFAR_IMAGES)
+AE_PART = Spec("cifar10", "tell", "cifar10", AUTOENCODER_ALONE, rows=CIFAR_IMAGES)
 
 LONG_CNN = Spec("mnist", "tell", "mnist", {"epochs": 5000})
 LONG_DENSE = Spec("mnist", "tell", "mnist-dense", {"epochs": 5000})
@@ -65,7 +65,7 @@ TOO_LONG = "not run here: five runs of 5,000 epochs take 18 (dense) or 30 minute
 NO_CIFAR100 = "not run here: CIFAR-100 could not be had"
 
 
-PRINTED = ("SC", "LRR", "LSR1", "LSR2", "SLRR", "LSC-R", "LSC-K", "NMF", "ZAC")  # beside k-means, GMM and FCM
+PRINTED_BASELINES = ("SC", "LRR", "LSR1", "LSR2", "SLRR", "LSC-R", "LSC-K", "NMF", "ZAC")  # beside k-means, GMM and FCM
 
 
 def classical(method: str, features: Spec | None = None, data: str = "mnist", k: int = 10) -> Spec:
@@ -93,7 +93,7 @@ def superclasses(table: str, numbers: range) -> PaperTable:
                     "k-means, CNN features",
                     classical(
                         "kmeans",
-                        Spec(f"cifar100-{s}", "tell", "cifar10", {**ALONE, "n_clusters": 5}),
+                        Spec(f"cifar100-{s}", "tell", "cifar10", {**AUTOENCODER_ALONE, "n_clusters": 5}),
                         f"cifar100-{s}",
                         5,
                     ),
@@ -118,13 +118,15 @@ TABLES = (
             Row("k-means, CNN features", classical("kmeans", AE_CNN), (MNIST, "k-means", "")),
             Row("GMM, CNN features", classical("gmm", AE_CNN), (MNIST, "GMM", "")),
             Row("FCM, CNN features", classical("fuzzy", AE_CNN), (MNIST, "FCM", "")),
-            *classical_rows("mnist", (MNIST, ""), PRINTED, 70_000, features=AE_CNN, signed=True),
-            Row(f"TELL, CNN{FEWER}, 500 epochs", CIFAR_PART, (CIFAR, "TELL", ""), "loss", part=SMALLER),
+            *classical_rows("mnist", (MNIST, ""), PRINTED_BASELINES, 70_000, features=AE_CNN, signed=True),
+            Row(f"TELL, CNN{ON_PART}, 500 epochs", CIFAR_PART, (CIFAR, "TELL", ""), "loss", part=SMALLER),
             *(
-                Row(f"{name}, CNN features{FEWER}", classical(method, AE_PART, "cifar10"), (CIFAR, name, ""))
+                Row(f"{name}, CNN features{ON_PART}", classical(method, AE_PART, "cifar10"), (CIFAR, name, ""))
                 for name, method in (("k-means", "kmeans"), ("GMM", "gmm"), ("FCM", "fuzzy"))
             ),
-            *classical_rows("cifar10", (CIFAR, ""), PRINTED, PART, features=AE_PART, signed=True, said=FEWER),
+            *classical_rows(
+                "cifar10", (CIFAR, ""), PRINTED_BASELINES, CIFAR_IMAGES, features=AE_PART, signed=True, said=ON_PART
+            ),
         ),
         (PAPER, "1"),
         notes="The paper prints the run of smallest clustering loss out of five; its five runs are in tell/tableS1 and "
@@ -229,7 +231,7 @@ TABLES = (
     PaperTable(
         "tell/tableS2",
         "CIFAR-10: every run with its clustering loss",
-        (Row(f"TELL, CNN{FEWER}, 500 epochs", CIFAR_PART, (CIFAR, "TELL", ""), "loss", part=SMALLER),),
+        (Row(f"TELL, CNN{ON_PART}, 500 epochs", CIFAR_PART, (CIFAR, "TELL", ""), "loss", part=SMALLER),),
         (PAPER, "S2"),
         layout="runs",
         notes=f"{EVAL_LOSS} {THIRD} The paper's two best runs differ by 2e-8.",

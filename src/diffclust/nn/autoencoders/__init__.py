@@ -1,8 +1,8 @@
 """The networks of the papers: dense, convolutional, for rows, dictionaries, and none at all.
 
-An autoencoder takes values as the user has them. Its first act is `(x - shift) / scale`, its last the
-reverse, so that training sees well-scaled numbers whatever the units; both are buffers, one number each
-or one a feature, and travel with the weights.
+An autoencoder takes values in the user's units. It first computes `(x - shift) / scale` and reverses this at the end,
+so that training sees well-scaled numbers. Both are buffers, with one number or one per feature, and are saved with the
+weights.
 """
 
 from .base import Autoencoder, Identity, Wrapped

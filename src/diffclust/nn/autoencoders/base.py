@@ -12,7 +12,7 @@ Output = Literal["sigmoid", "linear"]
 
 
 def squared_error(y: Tensor, target: Tensor, sigmoid: bool) -> Tensor:
-    """Mean over all values, of y as it is or squashed."""
+    """The mean over all values of (y - target)², y after a sigmoid if `sigmoid` is set."""
     return F.mse_loss(torch.sigmoid(y) if sigmoid else y, target)
 
 
@@ -26,9 +26,9 @@ class Autoencoder(nn.Module):
     scale: Tensor
     encoder: nn.Module
     decoder: nn.Module
-    squared_error: ClassVar[Callable[[Tensor, Tensor, bool], Tensor]] = squared_error  # or a faster one
-    variational: bool = False  # the encoder gives means, then as many log-variances
-    _encoded: list[tuple[Tensor, Tensor]] | None = None  # within `once`: samples, and what became of them
+    squared_error: ClassVar[Callable[[Tensor, Tensor, bool], Tensor]] = squared_error  # the engine may set a faster one
+    variational: bool = False  # whether the encoder returns means, followed by log-variances
+    _encoded: list[tuple[Tensor, Tensor]] | None = None  # inside `once`: samples and their embeddings
 
     def __init__(self, input_shape: Sequence[int], embedding_dim: int, output: Output) -> None:
         super().__init__()
@@ -44,11 +44,11 @@ class Autoencoder(nn.Module):
         self.register_buffer("scale", torch.ones(()))
 
     def set_units(self, shift: Tensor, scale: Tensor) -> None:
-        """From now on a sample x is (x - shift) / scale in the network's own units."""
+        """Set the network's units: a sample x becomes (x - shift) / scale."""
         self.shift, self.scale = shift, scale
 
     def activate(self, y: Tensor) -> Tensor:
-        """The output of the last layer, squashed where the network's `output` is "sigmoid"."""
+        """The output of the network from that of the last layer: its sigmoid, if `output` is "sigmoid"."""
         return torch.sigmoid(y) if self.output == "sigmoid" else y
 
     def normalize(self, x: Tensor) -> Tensor:
@@ -76,8 +76,8 @@ class Autoencoder(nn.Module):
 
     @contextlib.contextmanager
     def once(self, *together: Tensor) -> Iterator[None]:
-        """Inside, the same samples go through the encoder once while it trains, however often they are asked for; those
-        given here as one batch."""
+        """A context in which the same samples are encoded only once during training, and the samples given here
+        together as one batch."""
         self._encoded = []
         try:
             if together and self.training and torch.is_grad_enabled():
@@ -94,7 +94,7 @@ class Autoencoder(nn.Module):
 
     @torch.no_grad()
     def reset_spread(self, log_variance: float) -> None:
-        """The same log-variance for every sample, as a start."""
+        """Give every sample the same log-variance, before training."""
         last = [layer for layer in self.encoder.modules() if isinstance(layer, nn.Linear)][-1]
         last.weight[self.embedding_dim :] = 0
         last.bias[self.embedding_dim :] = log_variance
@@ -106,7 +106,7 @@ class Autoencoder(nn.Module):
         )
 
     def decode(self, z: Tensor) -> Tensor:
-        """Embeddings to samples, in the units that these came in."""
+        """Embeddings to samples, in the user's units."""
         return self.synthesise(z) * self.scale + self.shift
 
     def reconstruction_loss(self, x: Tensor, z: Tensor) -> Tensor:
@@ -116,7 +116,7 @@ class Autoencoder(nn.Module):
 
     def negative_log_likelihood(self, x: Tensor, z: Tensor) -> Tensor:
         """-log p(x | z), summed over a sample's values, mean over samples, in the network's own units: Bernoulli with a
-        sigmoid output, else Gaussian of unit variance, without its constant."""
+        sigmoid output, otherwise Gaussian with unit variance, without the constant."""
         target, y = (x - self.shift) / self.scale, self.decoder(z)
         if self.output == "sigmoid":
             return self.n_values * F.binary_cross_entropy_with_logits(y.reshape(target.shape).float(), target)
@@ -124,7 +124,7 @@ class Autoencoder(nn.Module):
 
     @torch.no_grad()
     def magnify(self, factor: float) -> bool:
-        """Make embeddings `factor` times as large, and decode them as before. Returns False, and does nothing, if the
+        """Multiply embeddings by `factor` without changing the decoded samples. Returns False, and does nothing, if the
         bottleneck is not linear."""
         layers = [*[*self.encoder.children()][-1:], *[*self.decoder.children()][:1]]
         if self.variational or [type(layer) for layer in layers] != [nn.Linear, nn.Linear]:
@@ -137,12 +137,12 @@ class Autoencoder(nn.Module):
 
     @property
     def n_values(self) -> int:
-        """How many values a sample has, which turns a loss per value into one per sample."""
+        """The number of values of a sample: the factor from a loss per value to a loss per sample."""
         return int(torch.Size(self.input_shape).numel())
 
 
 class Identity(Autoencoder):
-    """No network: the features are the embedding, in the units they came in or in those that are set."""
+    """No network: the embedding is the features, in the units that are set."""
 
     def __init__(self, input_shape: Sequence[int], embedding_dim: int = 0, output: Output = "linear") -> None:
         super().__init__(input_shape, int(torch.Size(tuple(input_shape)).numel()), output)
@@ -157,7 +157,7 @@ class Identity(Autoencoder):
 
 
 class Wrapped(Autoencoder):
-    """A user's own module with `encode` and `decode`, which sees the values as they are."""
+    """A user's own module with `encode` and `decode`, which gets values in the user's units."""
 
     def __init__(self, module: nn.Module, input_shape: Sequence[int], embedding_dim: int) -> None:
         super().__init__(input_shape, embedding_dim, "linear")
@@ -180,7 +180,7 @@ class Wrapped(Autoencoder):
 
 
 def draw_glorot(network: nn.Module) -> None:
-    """First weights as Glorot and Bengio draw them, biases zero: Keras' way."""
+    """Initialise weights as Glorot and Bengio do, and biases with zero, as in Keras."""
     for layer in network.modules():
         if isinstance(layer, nn.Linear | nn.Conv2d):
             nn.init.xavier_uniform_(layer.weight)

@@ -22,7 +22,7 @@ def _chain(widths: Sequence[int]) -> list[nn.Module]:
 
 
 def _dropped(layers: Sequence[nn.Module], share: float, at: DropoutAt) -> list[nn.Module]:
-    """Layers in a row, with dropout where an encoder is to have it."""
+    """A chain of layers, with dropout at the places given by `dropout_at`."""
     if not share:
         return list(layers)
     inside = [
@@ -47,11 +47,11 @@ class DenseAutoencoder(Autoencoder):
     """d-500-500-2000-embedding, mirrored.
 
     Args:
-        dropout: the share that an encoder layer loses.
-        dropout_at: of the "inputs" of every encoder layer (the TELL code), of their "outputs", the embedding's included
-            (k-meansNet, section 4.1), or between them alone ("hidden").
+        dropout: dropout probability in the encoder.
+        dropout_at: dropout of the "inputs" of every encoder layer (the TELL code), of their "outputs" including the
+            embedding (k-meansNet, section 4.1), or only between layers ("hidden").
         bottleneck: "linear" (TELL) or "sigmoid" (k-meansNet).
-        glorot: first weights as Glorot and Bengio draw them, biases zero (Deep k-Means).
+        glorot: initial weights as in Glorot and Bengio, and biases zero (Deep k-Means).
     """
 
     def __init__(

@@ -14,7 +14,8 @@ SAME = 1e-5  # a cosine this close to one is the same row
 
 class RowDictionary(Autoencoder):
     """Samples as combinations of samples: a linear dictionary of `embedding_dim` atoms which starts as rows of the
-    data (`set_atoms`), so that sparse codes say who writes whom, as in subspace clustering. Lengths do not count."""
+    data (`set_atoms`), so that the sparse code of a sample shows which other samples reconstruct it, as in subspace
+    clustering. Samples are scaled to length one."""
 
     atoms: Tensor  # the rows the dictionary started from
 
@@ -27,7 +28,7 @@ class RowDictionary(Autoencoder):
 
     @torch.no_grad()
     def set_atoms(self, x: Tensor) -> float:
-        """Rows in the network's units. Gives the length of A', which is as long a step as L-ADMM allows."""
+        """Set the atoms, rows in the network's units. Returns the largest step that L-ADMM allows, the scale of A'."""
         atoms = F.normalize(x.flatten(1), dim=1)
         step = 0.99 / torch.linalg.matrix_norm(atoms.double(), 2).clamp_min(1e-6).square().item()
         self.atoms.copy_(atoms)
@@ -36,21 +37,22 @@ class RowDictionary(Autoencoder):
         return step
 
     def others(self, x: Tensor) -> Tensor:
-        """One for the atoms a sample of length one may use, zero for those that it is itself: (b, atoms)."""
-        with torch.autocast(x.device.type, enabled=False):  # in bf16 a row would not always know itself
+        """One for the atoms that a sample of length one may use, zero for atoms equal to the sample: (b, atoms)."""
+        with torch.autocast(x.device.type, enabled=False):  # in bf16 a cosine of one would be too inexact
             return ((x.flatten(1) @ self.atoms.T).abs() < 1 - SAME).to(x.dtype)
 
 
 class ConvDictionary(Autoencoder):
-    """SSCNet's dictionary for images: 3x3 convolutions of stride 2 with 32, 64 and 128 maps, mirrored, nothing but
-    ReLU between them; the codes are the last maps. DSC-Net has others.
+    """SSCNet's dictionary for images: 3x3 convolutions of stride 2 with 32, 64 and 128 maps, mirrored, with only
+    ReLU between them; the codes are the last maps. DSC-Net has other `maps`.
 
     Args:
-        maps: of each layer. Three strides of 2 and 128 maps make twice as many codes as a grey image has pixels.
-        he: first weights as He et al. draw them, biases zero: codes are then about as large as pixels, and the paper's
-            threshold of 0.15 leaves most of them. Of torch's own weights it leaves less than one in a hundred.
-        rectified: as DSC-Net has it: ReLU behind the codes and behind the image, too, first weights as Glorot and
-            Bengio draw them, and biases zero, so that a black background has no codes.
+        maps: number of maps of each layer. With three strides of 2 and 128 maps there are twice as many codes as pixels
+            of a grey image.
+        he: initial weights as in He et al., and biases zero: codes are then about as large as pixels, and the paper's
+            threshold of 0.15 keeps most of them. With torch's initial weights it keeps less than one in a hundred.
+        rectified: as in DSC-Net: ReLU also after the codes and after the image, initial weights as in Glorot and
+            Bengio, and biases zero, so that a black background has no codes.
     """
 
     def __init__(
@@ -74,7 +76,7 @@ class ConvDictionary(Autoencoder):
         for i in range(len(sizes) - 1):
             down += [nn.ReLU()] if i else []
             down.append(nn.Conv2d(maps[i], maps[i + 1], 3, 2, 1))
-            extra = (1 - sizes[i][0] % 2, 1 - sizes[i][1] % 2)  # what a stride of 2 lost to rounding
+            extra = (1 - sizes[i][0] % 2, 1 - sizes[i][1] % 2)  # what rounding lost at a stride of 2
             up = [nn.ConvTranspose2d(maps[i + 1], maps[i], 3, 2, 1, output_padding=extra), *up]
             up = [nn.ReLU(), *up] if i < len(sizes) - 2 else up
         last = [nn.ReLU()] if rectified else []

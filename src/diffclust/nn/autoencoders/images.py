@@ -49,7 +49,7 @@ class ConvAutoencoder(Convolutional):
     then 256-embedding; mirrored. Any size from 4x4, odd ones included.
 
     Args:
-        shrink: convolutions see images so many times smaller.
+        shrink: factor by which images are reduced before the convolutions.
     """
 
     name = "conv"
@@ -77,7 +77,7 @@ class ConvAutoencoder(Convolutional):
             return nn.ConvTranspose2d(fan_in, fan_out, 3, stride, 1, output_padding=extra)
 
         def even(height: int, width: int) -> tuple[int, int]:
-            return 1 - height % 2, 1 - width % 2  # what a stride of 2 lost to rounding
+            return 1 - height % 2, 1 - width % 2  # what rounding lost at a stride of 2
 
         self.encoder = Chain(
             *self.shrinking(), *down(c, 16, 1), *down(16, 32, 2), *down(32, 32, 1), *down(32, 16, 2),
@@ -99,9 +99,9 @@ class PoolingAutoencoder(Convolutional):
     a sigmoid at the bottleneck; mirrored, with up-sampling where the encoder pools.
 
     Args:
-        glorot: first weights as Glorot and Bengio draw them, biases zero. From torch's own the network may stay at the
-            mean image, with one embedding for all.
-        shrink: convolutions see images so many times smaller.
+        glorot: initial weights as in Glorot and Bengio, and biases zero. With torch's initial weights the network may
+            keep decoding the mean image, with the same embedding for all.
+        shrink: factor by which images are reduced before the convolutions.
     """
 
     name = "conv-pool"
@@ -145,7 +145,7 @@ class ResidualAutoencoder(Convolutional):
     layers). The decoder is a small one.
 
     Args:
-        shrink: convolutions see images so many times smaller.
+        shrink: factor by which images are reduced before the convolutions.
     """
 
     name = "residual"
