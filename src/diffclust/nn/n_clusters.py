@@ -91,8 +91,8 @@ def choose_number(
     next_to_best: float = NEXT_TO_BEST,
     rows: Tensor | None = None,
 ) -> Choice:
-    """The number of clusters, from 1 to `most`, on which the two views agree best. Without the `rows` themselves (n, d),
-    only a valley is evidence of several."""
+    """The number of clusters, from 1 to `most`, on which the two views agree best. Without the rows themselves, `rows`
+    (n, d), only a valley is evidence of several."""
     both = torch.isin(views[0].trained_on, views[1].trained_on)
     asked = torch.ones(len(views[0].z), dtype=torch.bool, device=both.device)
     asked[views[0].trained_on[both]] = False
