@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 BLANK = frozenset({"", "na", "n/a", "#n/a", "<na>", "nan", "nat", "null", "none", "?", "-", "--"})
-# Blank among numbers and dates; of a category they are a value like any other.
+# Blank among numbers and dates; in a category they are a value.
 UNKNOWN = frozenset(
     {
         "unknown", "missing", "not available", "not known", "n.a.", "n. a.", "tbd", "unbekannt", "fehlt", "fehlend",
@@ -21,7 +21,7 @@ UNKNOWN = frozenset(
     }
 )  # fmt: skip
 
-# How numbers are written, in the order in which they are tried: a pattern, what separates thousands, the decimal sign.
+# Styles of numbers, in the order in which they are tried: a pattern, the separators of thousands, the decimal sign.
 NUMBERS: dict[str, tuple[re.Pattern[str], str, str]] = {
     "1234.5": (re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?"), "", "."),
     "1,234.5": (re.compile(r"[+-]?(\d{1,3}(,\d{3})+|\d+)(\.\d*)?"), ",", "."),
@@ -30,13 +30,13 @@ NUMBERS: dict[str, tuple[re.Pattern[str], str, str]] = {
     "1 234.5": (re.compile(r"[+-]?(\d{1,3}([ \u00a0\u202f']\d{3})+|\d+)(\.\d*)?"), " \u00a0\u202f'", "."),
     "1 234,5": (re.compile(r"[+-]?(\d{1,3}([ \u00a0\u202f']\d{3})+|\d+)(,\d*)?"), " \u00a0\u202f'", ","),
 }
-# A point, or a comma, that may separate thousands in all the words that have one, and the styles this decides between.
+# A point or comma that may separate thousands in all words that have one, and pairs of styles that it may mean.
 THOUSANDS = {sign: re.compile(rf"[+-]?[1-9]\d{{0,2}}(\{sign}\d{{3}})+([.,]\d*)?") for sign in ".,"}
 RIVALS = {"1234.5": "1.234,5", "1.234,5": "1234.5", "1,234.5": "1234,5", "1234,5": "1,234.5"}
-# Before or after a number; the same one in all of a column. A style may end in one: "1.234,5 €".
+# Signs before or after a number, the same in a whole column. A style may end in one: "1.234,5 €".
 SIGNS = ("€", "$", "£", "¥", "₹", "%", "EUR", "USD", "GBP", "CHF")
 DIGITS = re.compile(r"[+-]?\d[\d.,]*")
-FIRST_YEAR, LAST_YEAR = 1800, 2100  # whole numbers from here to there may be years
+FIRST_YEAR, LAST_YEAR = 1800, 2100  # whole numbers in this range may be years
 INFINITE = frozenset({"inf", "infinity"})
 
 DATES = (
@@ -47,8 +47,8 @@ CLOCKS = ("", " %H:%M", " %H:%M:%S")
 
 
 def cells_of(values: Any) -> np.ndarray:
-    """A column of pandas, polars, arrow or numpy as one of the three arrays; whatever is no number and no date is text.
-    Words that stand for a blank, as "NA" or "?", are None."""
+    """A column of pandas, polars, arrow or numpy as one of the three arrays; what is no number and no date is text.
+    Words that mean blank, such as "NA" or "?", become None."""
     array = _as_array(values)
     if array.dtype.kind in "iuf":
         return array.astype(np.float64)
@@ -80,11 +80,11 @@ def objects(values: list[Any]) -> np.ndarray:
 
 
 def _entry(value: Any) -> str | float | datetime | None:
-    """One cell of a column of mixed type: None where it is blank."""
+    """One cell of a column of mixed types; None if it is blank."""
     if isinstance(value, str):
         text = value.strip()
         return None if text.casefold() in BLANK else text
-    if value is None or str(value) in ("NaT", "<NA>") or value != value:  # <NA> is no truth value
+    if value is None or str(value) in ("NaT", "<NA>") or value != value:  # comparing <NA> gives no bool
         return None
     if isinstance(value, (bool, np.bool_)):
         return str(value)
@@ -120,7 +120,8 @@ def as_words(cells: np.ndarray) -> np.ndarray:
 
 
 def _parsed(cells: Iterable[Any], parse: Callable[[str], Any], empty: Any) -> tuple[list[Any], int]:
-    """parse of every word, once for those that are there often, `empty` where it cannot; and how many these are."""
+    """The values of all words by `parse`, with `empty` for words that it cannot read, and how many these are. Repeated
+    words are parsed once."""
     known: dict[Any, Any] = {None: empty}
     found, unread = [], 0
     for word in cells:
@@ -139,7 +140,7 @@ def _tried(parse: Callable[[str], Any], word: str, empty: Any) -> Any:
 
 
 def _best_parsed(words: np.ndarray, parsers: list[Callable[[str], Any]], empty: Any) -> list[Any]:
-    """By the parser that leaves the fewest words unread; of several, the first."""
+    """The values by the parser that leaves the fewest words unread; the first of several."""
     tries = []
     for parse in parsers:
         found, unread = _parsed(words, parse, empty)
@@ -166,18 +167,18 @@ def number_parser(style: str) -> Callable[[str], float]:
 
 
 def numbers(cells: np.ndarray, style: str) -> np.ndarray:
-    """float64, of words written in `style`, a name of `NUMBERS`; NaN where they are blank or no number."""
+    """Words in `style`, a name of `NUMBERS`, as float64; NaN for blanks and for words that are no number."""
     if cells.dtype.kind == "f":
         return cells
     parsers: list[Callable[[str], Any]] = [number_parser(style)]
     if style != "1234.5":
-        parsers.append(float)  # new rows may have them as numbers
+        parsers.append(float)  # new rows may have Python numbers
     return np.array(_best_parsed(as_words(cells), parsers, math.nan), np.float64)
 
 
 def number_style(cells: np.ndarray, least: float = 1.0, decimal: str | None = None) -> str | None:
-    """How the words that are there are written as numbers; None where fewer than a share of `least` are some. `decimal`
-    is the decimal sign of the file they are from, as far as that is known."""
+    """The style of the numbers in a column; None if a share of less than `least` of its words are numbers. `decimal` is
+    the decimal sign of the file, if known."""
     words = as_words(cells)
     sign = sign_of(words)
     if not sign:
@@ -196,7 +197,7 @@ def _bare_style(cells: np.ndarray, least: float, decimal: str | None) -> str | N
 
 
 def is_code(words: np.ndarray) -> bool:
-    """Whether these are digits of one width, and some begin with 0: a postcode, or the number of an article."""
+    """Whether all words have the same number of digits and some begin with 0, as postcodes and article numbers."""
     if words.dtype.kind != "O":
         return False
     there = [word.strip() for word in words if word is not None]
@@ -212,13 +213,13 @@ def is_year(value: float) -> bool:
 
 
 def style_and_sign(style: str) -> tuple[str, str]:
-    """The name in `NUMBERS`, and which of `SIGNS` goes with it: "1.234,5 €" is in two parts."""
+    """The name in `NUMBERS` and the sign, or "", of a style such as "1.234,5 €"."""
     bare, _, sign = style.rpartition(" ")
     return (bare, sign) if sign in SIGNS else (style, "")
 
 
 def sign_of(cells: np.ndarray) -> str:
-    """The sign that most of those words have that have one."""
+    """The commonest of `SIGNS` in a column, or ""."""
     words = list(dict.fromkeys(word for word in cells if word is not None))
     counts = Counter(
         sign
@@ -241,22 +242,22 @@ def _without(sign: str, word: str) -> str:
 
 
 def may_be_thousands(words: Collection[str], sign: str, decimal: str | None) -> bool:
-    """Whether this sign separates thousands: three digits follow it wherever it is, and what has none is below 1000; if
-    all have one, only where another sign is known to be the decimal one."""
+    """Whether this sign separates thousands: `groups_thousands`, and either some words are without it, or the decimal
+    sign is known and another one."""
     if decimal == sign or not groups_thousands(words, sign):
         return False
     return decimal is not None or any(sign not in word for word in words)
 
 
 def written_as_numbers(words: Iterable[str | None]) -> set[str]:
-    """The different words that are digits with points and commas, whatever these mean."""
+    """The distinct words of digits, points and commas."""
     stripped = (word.strip() for word in words if word is not None)
     return {word for word in stripped if DIGITS.fullmatch(word)}
 
 
 def groups_thousands(words: Collection[str], sign: str) -> bool:
-    """Whether three digits follow this sign wherever it is, after a number that is not 0, and other words are below
-    1000."""
+    """Whether three digits follow every occurrence of this sign, the number before it is not 0, and words without it
+    are below 1000."""
     grouped = [word for word in words if sign in word]
     rest = (word for word in words if sign not in word)
     return (
@@ -267,7 +268,7 @@ def groups_thousands(words: Collection[str], sign: str) -> bool:
 
 
 def is_ambiguous(cells: np.ndarray, style: str) -> bool:
-    """Whether words of this style could as well be others, a thousand times as large or as small."""
+    """Whether words of this style can also be read as numbers a thousand times as large or small."""
     if cells.dtype.kind == "f":
         return False
     bare, currency = style_and_sign(style)
@@ -280,7 +281,7 @@ def date_parser(style: str) -> Callable[[str], datetime]:
     def parse(word: str) -> datetime:
         if style != "iso":
             if (style == "%Y-%m" and word[:2] not in ("19", "20")) or (style[:8] == "%d.%m.%y" and word[2:6:3] != ".."):
-                raise ValueError  # more likely a number of a version, or of a telephone
+                raise ValueError  # more likely a version or a telephone number
             return datetime.strptime(word, style)
         if not word[:4].isdigit() or len(word) < 8:
             raise ValueError
@@ -291,7 +292,7 @@ def date_parser(style: str) -> Callable[[str], datetime]:
 
 
 def dates(cells: np.ndarray, style: str) -> np.ndarray:
-    """datetime64[us], of words written in `style`, "iso" or a format of strptime; NaT where they are blank or no
+    """Words in `style`, "iso" or a format of strptime, as datetime64[us]; NaT for blanks and for words that are no
     date."""
     if cells.dtype.kind == "M":
         return cells
@@ -305,15 +306,15 @@ def date_style(cells: np.ndarray, least: float = 1.0) -> str | None:
 
 
 def is_unknown(word: str) -> bool:
-    """Whether this stands for a blank, among numbers or dates."""
+    """Whether this word means blank among numbers or dates."""
     return word.casefold() in UNKNOWN
 
 
 def _style(
     cells: np.ndarray, styles: list[str], parser: Callable[[str], Callable[[str], Any]], least: float
 ) -> str | None:
-    """The first in which all words can be read that are not unknown, or else the one for most, if these are at least a
-    share of `least`."""
+    """The first style in which all known words can be read, or else the one in which most can, if these are a share of
+    at least `least`."""
     counts = Counter(word for word in as_words(cells) if word is not None and not is_unknown(word))
     some = list(counts)[:: max(1, len(counts) // 100)]
     best, most = None, 0

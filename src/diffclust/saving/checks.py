@@ -1,4 +1,4 @@
-"""What must hold in a file before it is believed: sizes against bytes, numbers finite and within their ranges."""
+"""Checks of a saved model before it is used: sizes against bytes, finite numbers, numbers within their ranges."""
 
 import math
 from typing import Any
@@ -7,13 +7,13 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-LAYOUTS = {"rows": 1, "grey": 3, "channels-first": 3, "channels-last": 3}  # with the dimensions of a sample
+LAYOUTS = {"rows": 1, "grey": 3, "channels-first": 3, "channels-last": 3}  # name -> dimensions of a sample
 MAKERS = {torch.empty, torch.eye, torch.full, torch.ones, torch.rand, torch.randn, torch.zeros}
 
 
 class AllocationLimit(TorchFunctionMode):
-    """Inside, building a model may allot little more than the file's tensors need, since some are made twice or not
-    kept: its settings are a stranger's, and could ask for any size."""
+    """A context in which building a model may allocate little more memory than the tensors of the file need. Settings
+    from a stranger could ask for any size. A little more, because some tensors are created twice or not kept."""
 
     def __init__(self, state: dict[str, Tensor]) -> None:
         super().__init__()
@@ -39,7 +39,7 @@ def _size(func: Any, args: Any, kwargs: dict[str, Any]) -> int:
 
 
 def check_sizes(model: nn.Module, state: dict[str, Tensor]) -> None:
-    """The model that the settings ask for is the one whose tensors are in the file."""
+    """Check that the tensors in the file have the shapes that the settings ask for."""
     wanted = model.state_dict()
     if wanted.keys() != state.keys():
         odd = sorted(wanted.keys() ^ state.keys())
@@ -51,7 +51,7 @@ def check_sizes(model: nn.Module, state: dict[str, Tensor]) -> None:
 
 
 def check_values(settings: dict[str, Any], tensors: dict[str, Tensor]) -> None:
-    """Of what is saved, each on its own."""
+    """Check every saved value by itself."""
     for name, value in tensors.items():
         if value.is_floating_point() and not bool(value.isfinite().all()):
             raise ValueError(f"{name} contains NaN or infinity")
@@ -91,7 +91,7 @@ def check_values(settings: dict[str, Any], tensors: dict[str, Tensor]) -> None:
 
 
 def check_fitted(estimator: Any) -> None:
-    """Of the whole estimator: what belongs together fits together, and it has an answer."""
+    """Check the whole estimator: its parts fit together, and it can predict."""
     model, clusters = estimator.model_, estimator.model_.clusters
     k, centers = len(clusters.weight), clusters.centers
     if estimator.cluster_centers_.shape != tuple(centers.shape):
@@ -136,7 +136,7 @@ def check_fitted(estimator: Any) -> None:
 
 @torch.no_grad()
 def _check_answer(estimator: Any, model: Any) -> None:
-    """For the middle of its units, which every sample is near: weights may be finite and too large."""
+    """Predict a sample in the middle of the range: weights may be finite, but too large."""
     network = model.autoencoder
     middle = network.shift.expand(network.input_shape)[None]
     z, logits, _ = model.answer(middle)

@@ -1,9 +1,9 @@
 """A folder of files that belong together: settings (JSON), tensors (safetensors), further files, and checksums of all.
 
-A save writes its files aside, under names that tell whose they are, then puts its checksums in place, then the rest.
-The checksums are the switch: from then on a reader, who goes by them, finds the new files aside or in place. The
-former files are linked aside before, so that going back needs no room on the disk. `sha256sum -c SHA256SUMS` checks a
-folder by hand.
+A save first writes all files under temporary names that contain a hash of the checksums. Then it renames the file of
+checksums, and then the others. A reader looks for the files that the checksums list, under their own or their temporary
+names, so it sees either the old or the new model. The old files get hard links first, so that going back needs no space
+on the disk. `sha256sum -c SHA256SUMS` checks a folder by hand.
 """
 
 import contextlib
@@ -22,13 +22,13 @@ SETTINGS, TENSORS, SUMS = "estimator.json", "tensors.safetensors", "SHA256SUMS"
 WORDS, RECORD, SOURCE, LABELS = "words.json", "record.safetensors", "source.json", "labels.csv"
 CLUSTERS = "clusters.csv"
 MODEL = (SETTINGS, TENSORS)
-BESIDE = (WORDS, RECORD, SOURCE, LABELS, CLUSTERS)  # what the command puts there
+BESIDE = (WORDS, RECORD, SOURCE, LABELS, CLUSTERS)  # files that the command adds
 LONGEST_SUMS = 1 << 16
 PATIENCE = 600.0  # seconds to wait for others who save to the same folder
 
 
 def check_folder(folder: Path) -> None:
-    """That it may be the folder of a model."""
+    """Raise an error if this cannot be the folder of a model."""
     if folder.is_file():
         raise NotADirectoryError(
             f"{folder} is a file, not a fitted model: 'diffclust fit {folder}' fits one and says where it is."
@@ -38,8 +38,8 @@ def check_folder(folder: Path) -> None:
 
 
 def write_folder(folder: Path, blobs: dict[str, bytes]) -> None:
-    """The model and what is beside it, at one moment. Files of the former save that this
-    one does not have are removed."""
+    """Replace the files of the folder by these, atomically. Files of the previous save that are not among them are
+    removed."""
     folder.mkdir(parents=True, exist_ok=True)
     busy = f"{folder}: another process has been saving here for {PATIENCE:g} seconds."
     with folder_lock(folder, busy, PATIENCE):
@@ -47,13 +47,13 @@ def write_folder(folder: Path, blobs: dict[str, bytes]) -> None:
 
 
 class _Replacement:
-    """From the former files of a folder to new ones."""
+    """The replacement of the files of a folder by new ones."""
 
     def __init__(self, folder: Path, blobs: dict[str, bytes]) -> None:
         self.folder = folder
         self.former_sums = _bytes(folder / SUMS, LONGEST_SUMS) or b""
         listed = parse_sums(self.former_sums) or {}
-        _bring_in(folder, [*listed], self.former_sums)  # of one who was killed
+        _bring_in(folder, [*listed], self.former_sums)  # completes a save that was killed
         self.sums = sums_of(blobs)
         files = {SUMS: self.sums, **blobs}
         self.new = {name: blob for name, blob in files.items() if not _holds(folder / name, blob)}
@@ -82,7 +82,7 @@ class _Replacement:
         self._clean()
 
     def _is_made(self) -> bool:
-        """Whether an interrupt came when all was done."""
+        """Whether all new files are in place, although an error was raised."""
         return all(_holds(self.folder / name, blob) for name, blob in self.new.items())
 
     def _roll_back(self) -> None:
@@ -104,7 +104,7 @@ def _aside(folder: Path, name: str, sums: bytes) -> Path:
 
 
 def _bring_in(folder: Path, names: list[str], sums: bytes) -> None:
-    """The files that were written aside for these checksums, the checksums first."""
+    """Rename the temporary files that belong to these checksums, the checksums first."""
     for name in sorted(names, key=lambda name: name != SUMS):
         part = _aside(folder, name, sums)
         if part.exists():
@@ -117,20 +117,20 @@ def _link(path: Path, other: Path) -> None:
     other.unlink(missing_ok=True)
     try:
         os.link(path, other, follow_symlinks=False)
-    except (OSError, NotImplementedError):  # a file system without links
+    except (OSError, NotImplementedError):  # a file system without hard links
         shutil.copyfile(path, other)
 
 
 class Files(NamedTuple):
-    """What a folder holds, all of one save."""
+    """The files of a folder, all from the same save."""
 
     blobs: dict[str, bytes]
-    damaged: list[str]  # were saved, and are gone or not as they were
-    listed: list[str]  # all that was saved
+    damaged: list[str]  # names of files that are missing or changed
+    listed: list[str]  # names of all files of the save
 
 
 def read_folder(folder: Path, names: Collection[str] = (), patience: float = 10.0) -> Files:
-    """The model, and those of `names` that were saved with it, though somebody may be saving meanwhile."""
+    """Read the model, and the files in `names` that were saved with it. Another process may be saving meanwhile."""
     give_up = time.monotonic() + patience
     while True:
         switch = _stamp(folder / SUMS), _bytes(folder / SUMS, LONGEST_SUMS)
@@ -147,7 +147,7 @@ def read_folder(folder: Path, names: Collection[str] = (), patience: float = 10.
 
 
 def _read(folder: Path, sums: bytes, names: Collection[str]) -> Files:
-    """What goes by these checksums."""
+    """Read the files that these checksums list."""
     listed, blobs, damaged = parse_sums(sums) or {}, {}, []
     for name in listed:
         if name in MODEL or name in names:
@@ -160,7 +160,7 @@ def _read(folder: Path, sums: bytes, names: Collection[str]) -> Files:
 
 
 def unlisted(folder: Path, name: str) -> bytes | None:
-    """A file as it lies there, which no checksum knows."""
+    """Read a file that has no checksum."""
     return _bytes(folder / name)
 
 
@@ -173,7 +173,7 @@ def _bytes(path: Path, most: int | None = None) -> bytes | None:
 def _holds(path: Path, blob: bytes) -> bool:
     try:
         return _bytes(path) == blob
-    except (ValueError, OSError):  # something that is no file, or not to be read
+    except (ValueError, OSError):  # no regular file, or not readable
         return False
 
 
@@ -185,7 +185,7 @@ def _stamp(path: Path) -> tuple[int, int] | None:
     return status.st_ino, status.st_mtime_ns
 
 
-LINE = re.compile(r"([0-9a-f]{64})  ([A-Za-z0-9_][A-Za-z0-9_.-]*)")  # no name leads out of the folder
+LINE = re.compile(r"([0-9a-f]{64})  ([A-Za-z0-9_][A-Za-z0-9_.-]*)")  # no name points outside of the folder
 
 
 def sums_of(blobs: dict[str, bytes]) -> bytes:
@@ -193,7 +193,7 @@ def sums_of(blobs: dict[str, bytes]) -> bytes:
 
 
 def parse_sums(sums: bytes) -> dict[str, str] | None:
-    """Checksums by name, or None where this is no list of them."""
+    """Checksums by name, or None if this is no list of checksums."""
     *lines, last = sums.decode("ascii", "replace").split("\n")
     found = [LINE.fullmatch(line) for line in lines]
     if last or not all(found):

@@ -1,11 +1,10 @@
-"""The format of saved models: its number, and how files of former numbers become files of this one.
+"""The format of saved models: its number, and the conversion of files with older numbers.
 
-1   settings and tensors with checksums; beside them, unchecked, what the command left there
-2   the checksums are of all that was saved together: the words of texts, the record of training, the labels, too;
-    `origin_`, where rows were far from zero
+1   settings and tensors with checksums; the command adds files without checksums
+2   all files have checksums, also the words of texts, the record of training and the labels; `origin_` is saved
 
-When something changes that an older version would misread, FORMAT grows by one, and a function here brings files of the
-number before it to it. What older versions merely do not know needs no new number.
+If a change would make an older version misread a file, FORMAT is raised by one, and a function here converts files of
+the previous number. What an older version can ignore needs no new number.
 """
 
 from collections.abc import Callable
@@ -17,7 +16,7 @@ Settings = dict[str, Any]
 
 
 def migrated(settings: Settings) -> Settings:
-    """Settings of any known format, as this version writes them."""
+    """Convert settings of any known format to the current one."""
     number = settings.get("format")
     writer = settings.get("diffclust", "an unknown version")
     if not isinstance(number, int) or isinstance(number, bool) or number < 1:
@@ -37,9 +36,9 @@ def migrated(settings: Settings) -> Settings:
 
 
 def _from_1(settings: Settings) -> None:
-    settings.setdefault("fitted_with", dict(settings["params"]))  # the first files had not this
+    settings.setdefault("fitted_with", dict(settings["params"]))  # missing in the first files
     for diagnostics in (settings["fitted"]["diagnostics_"], *(run["diagnostics"] for run in settings["runs"])):
-        if "reports" in diagnostics:  # the former name of events
+        if "reports" in diagnostics:  # the old name of events
             diagnostics["events"] = diagnostics.pop("reports")
 
 

@@ -1,4 +1,4 @@
-"""Labels into a file as they are found, so that neither the rows nor the answers need fit into memory."""
+"""Write labels to a file while they are computed, so that neither rows nor labels need to fit into memory."""
 
 import csv
 import io
@@ -13,31 +13,31 @@ import numpy as np
 from ..engine.disk import atomic_write
 from ..extras import extra
 
-Parts = Iterable[tuple[np.ndarray, np.ndarray]]  # labels (b,) and probabilities (b, k) of one part after the other
-Beside = Mapping[str, Sequence[Any]]  # columns of the rows' own
-PARTS_PER_GROUP = 64  # parts in a row group
+Parts = Iterable[tuple[np.ndarray, np.ndarray]]  # labels (b,) and probabilities (b, k) of consecutive parts
+Beside = Mapping[str, Sequence[Any]]  # further columns
+PARTS_PER_GROUP = 64  # number of parts in a row group of a .parquet file
 
 
 class LabelColumns(NamedTuple):
-    """What is written of each row with its label."""
+    """What is written next to the label of each row."""
 
-    proba: bool = False  # the probabilities
+    proba: bool = False  # whether to write probabilities
     beside: Beside = MappingProxyType({})
-    names: Sequence[str] = ()  # of the clusters
+    names: Sequence[str] = ()  # names of the clusters; none: not written
 
 
 LABELS_ALONE = LabelColumns()
 
 
 def write(path: Path, parts: Parts, n: int, more: LabelColumns = LABELS_ALONE) -> None:
-    """The labels of n rows to .csv, .parquet or .npy (labels alone), with `more`. The file is there when it is whole;
-    else a former one is."""
+    """Write the labels of n rows and `more` to a .csv or .parquet file, or only the labels to a .npy file. The file is
+    replaced atomically when it is complete."""
     with atomic_write(path) as part:
         WRITERS[path.suffix](part, parts, n, more)
 
 
 def as_csv(labels: np.ndarray, beside: Beside) -> bytes:
-    """The labels as a .csv file would have them."""
+    """The contents of a .csv file with the labels."""
     text = io.StringIO(newline="")
     _write_lines(text, [(labels, labels[:, None])], LabelColumns(beside=beside))
     return text.getvalue().encode("utf-8", "surrogateescape")
@@ -70,14 +70,14 @@ def _write_lines(file: TextIO, parts: Parts, more: LabelColumns) -> None:
 
 
 def _no_formula(cell: Any, is_file: bool = False) -> Any:
-    """The cell changed so that no spreadsheet runs it as a formula: ./name for a file, a leading ' for others."""
+    """Change a cell so that no spreadsheet runs it as a formula: ./name for a file, a leading ' for others."""
     if not isinstance(cell, str) or not cell.startswith(("=", "+", "-", "@", "\t", "\r")):
         return cell
     return f"./{cell}" if is_file else f"'{cell}"
 
 
 def _write_npy(path: Path, parts: Parts, n: int, more: LabelColumns) -> None:
-    with path.open("wb") as file:  # no memory map: on a full disk that is the end of the process
+    with path.open("wb") as file:  # no memory map, because a full disk would kill the process
         header = {"descr": "<i8", "fortran_order": False, "shape": (n,)}
         np.lib.format.write_array_header_1_0(file, header)
         for labels, _ in parts:

@@ -32,16 +32,16 @@ def load(folder: str | os.PathLike[str], *, network: nn.Module | None = None, de
 
 
 class SavedModel(NamedTuple):
-    """The files of a folder, all of one save."""
+    """The files of a folder, all from the same save."""
 
     folder: Path
     settings: dict[str, Any]
     tensors: bytes
-    beside: dict[str, bytes]  # what the command put there, by name
-    damaged: list[str]  # names of those that are not as they were saved
+    beside: dict[str, bytes]  # files that the command added, by name
+    damaged: list[str]  # names of files that are missing or changed
 
     def file(self, name: str) -> bytes | None:
-        """One of those beside the model, where it was saved with one."""
+        """A file that was saved next to the model; None if it was not."""
         if name in self.damaged:
             raise ValueError(f"{self.folder / name} is damaged: it does not match {SUMS}.")
         return self.beside.get(name)
@@ -52,12 +52,12 @@ class SavedModel(NamedTuple):
                 return _rebuild(self.settings, load_tensors(self.tensors), network, device)
         except MemoryError:
             raise
-        except Exception as error:  # whatever a stranger's numbers lead to
+        except Exception as error:  # values from a stranger may cause any error
             raise _unreadable(self.folder, error) from error
 
 
 def open_model(folder: str | os.PathLike[str], *, beside: bool = True) -> SavedModel:
-    """The files of a saved model, their checksums and their format looked at."""
+    """Read the files of a saved model, and check their checksums and their format."""
     folder = Path(folder)
     check_folder(folder)
     blobs, damaged, listed = read_folder(folder, BESIDE if beside else ())
@@ -111,9 +111,9 @@ def _rebuild(settings: dict[str, Any], tensors: dict[str, Tensor], module: nn.Mo
     estimator._fitted_with = builder.get_params(deep=False)
     regrouped = settings["fitted"]["diagnostics_"].get("regrouped", [])
     estimator.model_ = _model(builder, settings["network"], tensors, module, regrouped)
-    estimator._names = {int(j): name for j, name in settings.get("names", {}).items()}  # older versions knew none
+    estimator._names = {int(j): name for j, name in settings.get("names", {}).items()}  # missing in older files
     estimator.resume_stream({n.removeprefix("stream."): t for n, t in tensors.items() if n.startswith("stream.")})
-    if "outliers.levels" in tensors:  # older versions knew none
+    if "outliers.levels" in tensors:  # missing in older files
         estimator._outlier_statistics = OutlierStatistics(
             *(tensors[f"outliers.{name}"] for name in OutlierStatistics._fields)
         )
@@ -130,7 +130,7 @@ def _model(
     module: nn.Module | None,
     regrouped: list[list[Any]],
 ) -> Any:
-    """The model with its weights; its clusters merged and split as they were."""
+    """The model with its weights, and with the merges and splits of its clusters."""
     state = {name.removeprefix("model."): t for name, t in tensors.items() if name.startswith("model.")}
     with AllocationLimit(state):
         autoencoder = _network(network, module)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """The exporter warns of its own future, and that torchvision is missing, which nobody asked for."""
+    """A context without the exporter's warnings about its own deprecations and about a missing torchvision."""
     logger = logging.getLogger("torch.onnx._internal.exporter._registration")
     level = logger.level
     logger.setLevel(logging.ERROR)
@@ -36,13 +36,13 @@ def _quiet() -> Iterator[None]:
 
 
 def _distances(x: Tensor, centers: Tensor, p: float = 2, mode: int | None = None) -> Tensor:
-    """What `torch.cdist` computes, in operations that ONNX has."""
+    """`torch.cdist` from operations that ONNX has."""
     return torch.linalg.vector_norm(x.unsqueeze(-2) - centers.unsqueeze(-3), ord=p, dim=-1)
 
 
 class PredictionModule(nn.Module):
-    """Samples as `predict` takes them, in float32, or float64 where they are far from zero, to their labels (b,) and
-    probabilities (b, k)."""
+    """Samples as `predict` takes them -> labels (b,) and probabilities (b, k). Samples are float32, or float64 if they
+    are far from zero."""
 
     origin: Tensor | None
 
@@ -83,7 +83,7 @@ class ExportMixin:
         check_is_fitted(self)
         model = copy.deepcopy(self.model_).cpu().eval().requires_grad_(False)
         for weight in model.parameters():
-            weight.data = weight.data.contiguous()  # networks for images keep theirs with the channels last
+            weight.data = weight.data.contiguous()  # those of networks for images are channels-last
         origin = None if self.origin_ is None else torch.from_numpy(self.origin_)
         answers = PredictionModule(model, self.shape_, self.image_divisor_, origin, float(self.temperature_)).eval()
         kind = torch.float32 if origin is None else torch.float64
@@ -105,7 +105,7 @@ class ExportMixin:
 
 
 def _forget_origin(model: Any) -> None:
-    """The exporter notes for every node which lines of which files it comes from: paths of the machine it ran on."""
+    """Remove the source positions that the exporter notes for every node, which contain paths of this machine."""
     for graph in (model.graph, *model.functions.values()):
         for node in graph:
             node.metadata_props.clear()

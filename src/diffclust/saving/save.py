@@ -37,14 +37,14 @@ def save(estimator: Any, folder: str | os.PathLike[str], beside: dict[str, bytes
     """Write a fitted estimator. Settings that are code (callables, callbacks, a user's module) are named in
     the file but not kept; a user's module is asked for again by `load`.
 
-    Where the folder holds a model, it becomes the new one at one moment: who loads it meanwhile gets the former or the
-    new one whole, even where this process is killed; a save that fails leaves the former. Of several that save to the
-    same folder, the last one's model stays, as long as the file system has locks (`flock`; not on Windows).
+    A model in the folder is replaced atomically: `load` gets either the old or the new one, even if this process is
+    killed, and a failed save leaves the old one. If several processes save to the same folder, the last one wins, if
+    the file system has locks (`flock`; not on Windows).
 
     Args:
-        estimator: as it is at one moment: nobody else changes it.
-        folder: made if it is not there; what others keep in it is left alone.
-        beside: files that belong to this model, by the names of `folder.BESIDE`, saved at the same moment.
+        estimator: the fitted estimator; no other thread may change it meanwhile.
+        folder: created if it does not exist; other files in it do not change.
+        beside: contents of further files of this model by name (`folder.BESIDE`), saved together with it.
     """
     check_is_fitted(estimator)
     folder = Path(folder)
@@ -88,7 +88,7 @@ def save(estimator: Any, folder: str | os.PathLike[str], beside: dict[str, bytes
 
 
 def _check_functions(estimator: Any) -> None:
-    """Refuse a model that needs a function of the user's."""
+    """Raise an error if the model needs a function of the user."""
     for name in estimator.function_knobs:
         if callable(estimator._fitted_with[name]):
             raise TypeError(
@@ -113,7 +113,7 @@ def _tensors(estimator: Any) -> dict[str, Tensor]:
 
 
 def _described_network(network: Autoencoder) -> dict[str, Any]:
-    """What builds the network again; of a user's own module only its name."""
+    """What is needed to build the network again; of a user's own module only its name."""
     kind = next((kind for kind, cls in NETWORKS.items() if type(network) is cls), None)
     own = network.module if isinstance(network, Wrapped) else network
     return {"kind": kind, "module": type(own).__name__ if kind is None else None, "config": network.config}
