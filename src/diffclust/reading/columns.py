@@ -1,4 +1,4 @@
-"""One column of a table: what kind it is, told from its cells, and how its cells become numbers."""
+"""One column of a table: its kind, inferred from its cells, and how its cells become numbers."""
 
 import math
 import re
@@ -31,20 +31,20 @@ from .texts import Words, is_without_spaces
 Kind = Literal["number", "category", "date", "text", "skip"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
-TEXT_COLUMNS = ("text", "texts", "body", "content", "document")  # whatever is in them, if it is words
-MAX_CATEGORIES = 30  # categories a column keeps, the commonest: the rest are one, "other"
-COUNT_FROM = 20  # whole numbers, all different and without a gap, from which on they number the rows
-FEW_WORDS = 10  # different words that are categories in any case
-TEXT_WORDS = 4  # words in a cell, on average, from which on a column is text
-TEXT_CHARACTERS = 8  # the same in characters, for languages that put no spaces between words
+TEXT_COLUMNS = ("text", "texts", "body", "content", "document")  # text whatever words they have
+MAX_CATEGORIES = 30  # largest number of categories of a column: rarer ones become "other"
+COUNT_FROM = 20  # distinct consecutive whole numbers, from which on they are row numbers
+FEW_WORDS = 10  # up to this many distinct words are categories in any case
+TEXT_WORDS = 4  # mean number of words in a cell, from which on a column is text
+TEXT_CHARACTERS = 8  # the same in characters, for languages without spaces between words
 IDENTIFIER = re.compile(r"(^|.*[_\s.-])(id|idx|index|key|uuid|guid|unnamed: \d+)$|^$", re.IGNORECASE)
 CAMEL_IDENTIFIER = re.compile(r".*[a-z](ID|Id)$")
 YEAR, WEEK = 365.2425, 7.0  # days
-# Parts of a date that come round: their length in days, and how long a column must reach for them to be told.
+# Cyclic parts of a date: their length in days, and the time span a column needs for them.
 CYCLES = {"time of year": (YEAR, YEAR), "day of week": (WEEK, 2 * WEEK), "time of day": (1.0, 0.0)}
-MOSTLY = 0.9  # the share of cells that have to be numbers, or dates, for the column to be some
-MOSTLY_IF_SAID = 0.5  # the same where the user says that they are
-CODE = re.compile(r"[^\W\d_]+[ _-]?\d.*")  # "V27", whose neighbour "250" is no quantity either
+MOSTLY = 0.9  # smallest share of numbers, or dates, in a column of numbers, or dates
+MOSTLY_IF_SAID = 0.5  # the same if the user gave the kind
+CODE = re.compile(r"[^\W\d_]+[ _-]?\d.*")  # such as "V27": in such a column "250" is no quantity either
 OTHER = "other"
 WHY = {  # in words
     "constant": "it has one value",
@@ -58,15 +58,15 @@ READ_AS = {  # numbers that could be read in two ways
     "1,234.5": ", read as 1,234 = 1234",
     "1234,5": ", read as 1,234 = 1.234",
 }
-A_DAY = datetime(2024, 12, 31, 10, 30)  # which shows how dates are written
+A_DAY = datetime(2024, 12, 31, 10, 30)  # an example that shows how dates are written
 
 
 class NonBlankCells:
     """The cells of a column that are not blank, and how they are written.
 
     Args:
-        least: the share of cells that have to be numbers, or dates, for all to be taken as such.
-        decimal: the decimal sign of the file they are from, where it is known.
+        least: smallest share of numbers, or dates, in a column of numbers, or dates.
+        decimal: the decimal sign of the file, if known.
     """
 
     def __init__(self, cells: np.ndarray, least: float, decimal: str | None) -> None:
@@ -85,12 +85,12 @@ class NonBlankCells:
 
     @cached_property
     def numbers(self) -> np.ndarray:
-        """In `number_style`, NaN where they are none."""
+        """The cells as numbers in `number_style`; NaN for others."""
         return numbers(self.cells, self.number_style or "1234.5")
 
     @cached_property
     def dates(self) -> np.ndarray:
-        """In `date_style`, NaT where they are none."""
+        """The cells as dates in `date_style`; NaT for others."""
         return dates(self.cells, self.date_style or "iso")
 
     def words(self) -> list[str]:
@@ -104,13 +104,13 @@ class Column:
     Args:
         name: as the table has it.
         kind: "number", "category", "date", "text", or "skip": left out.
-        why: of one that is left out.
+        why: the reason, if it is left out.
         missing: share of blank cells in `fit`.
         style: how its numbers or dates are written.
-        values: the categories that are known, sorted; "other" stands for those beyond the commonest.
-        grouped: categories that are "other".
-        rounds: parts of a date that come round.
-        words: of a text.
+        values: the known categories, sorted; "other" stands for rare ones.
+        grouped: the categories that are "other".
+        rounds: the cyclic parts of a date.
+        words: the terms of a text.
     """
 
     name: str
@@ -122,8 +122,8 @@ class Column:
     grouped: bool = False
     rounds: tuple[str, ...] = ()
     words: Words | None = None
-    distinct: int = 0  # values in `fit`
-    unread: int = 0  # cells in `fit` that are no number, or no date
+    distinct: int = 0  # number of distinct values in `fit`
+    unread: int = 0  # number of cells in `fit` that are no number, or no date
     unread_words: tuple[str, ...] = ()  # some of them
     ambiguous: bool = False  # whether its points or commas may be decimal signs or separate thousands
 
@@ -131,8 +131,7 @@ class Column:
 
     @classmethod
     def infer(cls, name: str, cells: np.ndarray, wish: Kind | None = None, decimal: str | None = None) -> Self:
-        """The reading of a column; `wish` is the kind that the user says it has, `decimal` the decimal sign of the file
-        it is from."""
+        """Infer how to read a column. `wish` is the kind given by the user, `decimal` the decimal sign of the file."""
         blank = is_blank(cells)
         seen = cls(name, "skip", missing=float(blank.mean()) if len(cells) else 0.0)
         if wish == "skip":
@@ -174,7 +173,7 @@ class Column:
         return self.distinct > max(FEW_WORDS, len(there) / 2)
 
     def _are_few(self, there: NonBlankCells, unread: np.ndarray) -> bool:
-        """Whether the cells that are unread may be taken as missing: they are no codes, and no categories."""
+        """Whether unreadable cells may count as missing, because they are neither codes nor categories."""
         odd = {word for word in as_words(there.cells[unread]) if not is_unknown(word)}
         return not odd or (self.distinct > FEW_WORDS and not any(CODE.fullmatch(word) for word in odd))
 
@@ -200,7 +199,7 @@ class Column:
         return replace(self, why="constant")
 
     def _with_unread(self, unread: np.ndarray) -> Self:
-        """With words that are not blank, and no number or no date either."""
+        """The column with words that are neither blank nor a number or date."""
         counts = Counter(as_words(unread).tolist())
         return replace(self, unread=counts.total(), unread_words=tuple(word for word, _ in counts.most_common(3)))
 
@@ -268,7 +267,7 @@ class Column:
 
     @property
     def keeps_words(self) -> bool:
-        """Whether its words say more than the numbers they look like."""
+        """Whether its words contain more than the numbers they look like."""
         if self.kind == "category":
             return any(word.isdecimal() and len(word) > 1 and word[0] == "0" for word in self.values)
         return self.kind == "number" and self.style not in ("", "1234.5")
@@ -283,7 +282,7 @@ class Column:
 
     @cached_property
     def features(self) -> list[str]:
-        """Names of the numbers that it becomes."""
+        """Names of the features that it becomes."""
         if self.kind == "number":
             return [self.name]
         if self.kind == "category":
@@ -298,13 +297,13 @@ class Column:
 
     @property
     def levels(self) -> tuple[str, ...]:
-        """Of a category, one a feature."""
+        """The values of a category, one per feature."""
         return (*self.values, OTHER) if self.grouped else self.values
 
     # ---- rows
 
     def encode(self, cells: np.ndarray) -> np.ndarray | sp.csr_matrix:
-        """(n, len(features)), NaN where blank or unread; of texts sparse, and zeros where blank."""
+        """Features (n, len(features)); NaN for blank or unreadable cells. Texts are sparse, and zero if blank."""
         if self.kind == "number":
             return numbers(cells, self.style)[:, None]
         if self.kind == "date":
@@ -315,7 +314,7 @@ class Column:
         return self.words.transform(["" if text is None else text for text in as_words(cells)])
 
     def unread_in(self, cells: np.ndarray, encoded: np.ndarray | sp.csr_matrix) -> list[str]:
-        """Words of new rows that became blanks: categories that `fit` did not see, and what is no number or no date."""
+        """Words of new rows that became blanks: unknown categories, and what is no number or no date."""
         if self.kind == "text":
             return []
         assert isinstance(encoded, np.ndarray)
@@ -336,13 +335,13 @@ class Column:
         return np.stack([days, *(wave(angle) for angle in angles for wave in (np.sin, np.cos))], axis=1)
 
     def shown(self, value: float) -> str:
-        """A mean of its first feature, as the table would write it."""
+        """A value of its first feature, as the table would write it."""
         if self.kind != "date":
             return _in_figures(value)
         return str(np.datetime64(0, "D") + np.timedelta64(round(value), "D"))
 
     def in_words(self, row: np.ndarray) -> str:
-        """What its features say in one row, as a network decodes it: shares lie between 0 and 1, and sum to 1."""
+        """The features of a decoded row in words; shares are made to lie between 0 and 1 and to sum to 1."""
         if self.kind == "category":
             shares = np.clip(row, 0, 1)
             shares = shares / shares.sum() if shares.sum() > 0 else np.full(len(row), 1 / len(row))
@@ -368,7 +367,7 @@ class Column:
 
 
 def did_you_mean(name: str, names: Sequence[str]) -> str:
-    """How a message about a column that is not there goes on, where one has nearly that name."""
+    """The end of a message about a missing column: a column with a similar name, if there is one."""
     folded = {known.casefold(): known for known in names}
     close = get_close_matches(name.casefold(), folded, n=1)
     return f" (did you mean {folded[close[0]]!r}?)" if close else ""
@@ -379,7 +378,7 @@ def is_identifier(name: str) -> bool:
 
 
 def _in_figures(value: float) -> str:
-    """Four digits, and whole numbers and cents in full: a year is 2019, a postcode 95833, an income 1,200,000."""
+    """A number with four digits, but whole numbers and cents in full: 2019, 95833, 1,200,000."""
     if abs(value) < 100:
         return f"{value:.4g}"
     if abs(value) < 10_000:
@@ -388,7 +387,7 @@ def _in_figures(value: float) -> str:
 
 
 def _days(moments: np.ndarray) -> np.ndarray:
-    """Since 1970-01-01; NaN for NaT."""
+    """Days since 1970-01-01; NaN for NaT."""
     days = (moments - np.datetime64(0, "us")) / np.timedelta64(1, "D")
     return np.where(np.isnat(moments), math.nan, days)
 

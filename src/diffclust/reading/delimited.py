@@ -1,4 +1,4 @@
-"""Tables as text: cells with commas, semicolons, tabs or bars between them, in whatever encoding people have."""
+"""Tables as text: cells separated by commas, semicolons, tabs or bars, in any common encoding."""
 
 import csv
 import gzip
@@ -19,22 +19,22 @@ from .labels import NoSuchLabel, label_column, may_be_labels
 from .unpacking import check_unpacked, unpack_limit
 
 SEPARATORS = ("\t", ";", "|", ",")
-LOOK = 50  # lines from which the separator is told
-NUMBERED = "column {}"  # name of a column that has none
-HEAD = 1000  # lines from which the decimal sign is told
+LOOK = 50  # number of lines from which the separator is inferred
+NUMBERED = "column {}"  # name of a column without a name
+HEAD = 1000  # number of lines from which the decimal sign is inferred
 COMPRESSED = (".gz", ".zst")
 
 
 @dataclass(frozen=True)
 class Expected:
-    """What is known of a file's columns before it is read.
+    """What is known about the columns of a file before it is read.
 
     Args:
         label: the column of labels.
-        words: columns that a fitted model has as words, though they may look like numbers: "007", or "1.234" for 1234;
-            None while a model is fitted.
-        features: columns that are no labels, whatever their names.
-        frames: whether numbers under names are a table even without pandas, and no array.
+        words: columns that a fitted model reads as words although they may look like numbers, such as "007", or "1.234"
+            for 1234; None while a model is fitted.
+        features: columns that are never labels, whatever their names.
+        frames: whether columns of numbers with names are a table even without pandas, instead of an array.
     """
 
     label: str | None = None
@@ -44,14 +44,15 @@ class Expected:
 
     @classmethod
     def by(cls, fitted: Any) -> "Expected":
-        """For rows that a fitted estimator is to read."""
+        """What a fitted estimator expects of new rows."""
         reading = getattr(fitted, "columns_", None)
         if reading is None:
             return cls(words=frozenset(), features=frozenset(getattr(fitted, "feature_names_in_", ())))
         return cls(words=frozenset(reading.kept_as_words), features=frozenset(reading.names), frames=True)
 
     def label_among(self, names: Sequence[str], cells: Callable[[int], Iterable[Any]]) -> int | None:
-        """The place of the labels; while a model is fitted, a name is not enough if the cells tell otherwise."""
+        """The position of the labels. While a model is fitted, the name alone is not enough if the cells are no
+        labels."""
 
         def may_be(place: int) -> bool:
             return names[place] not in self.features and (self.words is not None or may_be_labels(cells(place)))
@@ -63,7 +64,7 @@ FITTING = Expected()
 
 
 def read_bytes(path: Path) -> bytes:
-    """Of a file that may be .gz or .zst; these are read no further than they may unpack to."""
+    """The bytes of a file, perhaps .gz or .zst; raises if it unpacks to more than allowed."""
     ending, packed = path.suffix.lower(), path.stat().st_size
     most = unpack_limit(packed) + 1
     if ending == ".gz":
@@ -86,7 +87,7 @@ def read_bytes(path: Path) -> bytes:
 
 
 def decode(raw: bytes) -> str:
-    """UTF-8 with or without a mark, UTF-16 with one, or else as Windows writes Latin letters."""
+    """Decode UTF-8 with or without a byte order mark, UTF-16 with one, or else Windows-1252."""
     for mark, encoding in ((b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16")):
         if raw.startswith(mark):
             try:
@@ -104,8 +105,8 @@ def decode(raw: bytes) -> str:
 
 
 def read_delimited(path: Path, expected: Expected = FITTING) -> tuple[Any, list[str] | None, str | None]:
-    """X, labels as they are written, and the name of their column. X is a frame where the columns have names, and where
-    they have none and are all numbers an array."""
+    """X, labels as they are written, and the name of their column. X is a frame, or an array if the columns have no
+    names and are all numbers."""
     try:
         return _read(path, expected)
     except (ValueError, csv.Error) as error:
@@ -115,14 +116,14 @@ def read_delimited(path: Path, expected: Expected = FITTING) -> tuple[Any, list[
 
 
 def columns_as_written(path: Path, names: list[str]) -> dict[str, list[Any]]:
-    """Columns of a file that has been read, as the file has them: "007" stays what it is."""
+    """Columns of a file that was read before, as they are written: "007" stays "007"."""
     start, table, _ = _cells_of_file(path)
     known = start or _numbered(table.shape[1])
     return {name: _as_written(table[:, known.index(name)].tolist()) for name in names}
 
 
 def _as_written(words: list[str]) -> list[Any]:
-    """Numbers, where these are written as the words are; else the words."""
+    """The numbers, if printing them gives the words again; otherwise the words."""
     words = [word.strip() for word in words]
     for kind in (int, float):
         try:
@@ -135,7 +136,7 @@ def _as_written(words: list[str]) -> list[Any]:
 
 
 def _cells_of_file(path: Path) -> tuple[list[str] | None, np.ndarray, str]:
-    """Names, where the file has some, all cells as words, and what separates them."""
+    """Names, if the file has some, all cells as words, and the separator."""
     text = decode(read_bytes(path))
     separator = "\t" if ".tsv" in path.suffixes else separator_of(text)
     start, width, lines = table_lines(io.StringIO(text, newline=""), separator)
@@ -156,7 +157,7 @@ def _read(path: Path, expected: Expected) -> tuple[Any, list[str] | None, str | 
 
 
 def typed_frame(cells: dict[str, np.ndarray], separator: str, expected: Expected) -> Any:
-    """Words as a frame: numbers where all of a column are, and where their words say no more than they do."""
+    """Words as a frame: a column is numbers if all its words are and contain nothing more."""
     sign = decimal_sign(cells.values(), separator)
     if expected.words is not None:
         kept = expected.words
@@ -168,7 +169,7 @@ def typed_frame(cells: dict[str, np.ndarray], separator: str, expected: Expected
 
 
 def decimal_sign(columns: Iterable[np.ndarray], separator: str) -> str | None:
-    """The one that some column leaves no doubt of; where none does, a comma if cells are separated by semicolons."""
+    """The decimal sign that some column shows without doubt; if none does, a comma if semicolons separate cells."""
     heads = [written_as_numbers(words[:HEAD]) for words in columns]
     for sign, style in ((".", "1234.5"), (",", "1234,5")):
         for words in heads:
@@ -179,7 +180,7 @@ def decimal_sign(columns: Iterable[np.ndarray], separator: str) -> str | None:
 
 
 def _says_more(words: np.ndarray, decimal: str | None) -> bool:
-    """Whether floats would not do for these numbers: 1.234 may be 1234, and 007 is no 7."""
+    """Whether these words contain more than their floats: 1.234 may be 1234, and 007 is not 7."""
     parts = (words[:HEAD], words)
     if any(word[:1] == "0" for word in words) and all(map(is_code, parts)):
         return True
@@ -197,7 +198,7 @@ def stripped(words: np.ndarray) -> np.ndarray:
 def features_of(
     names: list[str] | None, cells: np.ndarray, expected: Expected
 ) -> tuple[list[str], list[int], int | None]:
-    """Names of all columns, the places of those that are features, and that of the labels, as some cells tell them."""
+    """Names of all columns, the positions of the features, and that of the labels, inferred from some cells."""
     named = names is not None
     names = names or _numbered(cells.shape[1])
     twice = sorted({name for name in names if names.count(name) > 1})
@@ -205,7 +206,7 @@ def features_of(
         raise ValueError(f"there is more than one column named {', '.join(map(repr, twice))}: rename them.")
     by_name = named or expected.label is not None
     place = expected.label_among(names, lambda i: cells[:, i]) if by_name else None
-    others = [place] + ([0] if names[0] == "" else [])  # a first column without a name numbers the rows
+    others = [place] + ([0] if names[0] == "" else [])  # a first column without a name is row numbers
     features = [i for i in range(len(names)) if i not in others]
     if not features:
         raise ValueError("there are no columns besides the labels.")
@@ -213,7 +214,7 @@ def features_of(
 
 
 def typed(words: np.ndarray) -> np.ndarray:
-    """Numbers where all cells are, in Python's own way of writing them; else the words."""
+    """Numbers if all cells are numbers in Python's syntax; otherwise the words."""
     try:
         return words.astype(np.float64)
     except ValueError:
@@ -228,7 +229,8 @@ def typed(words: np.ndarray) -> np.ndarray:
 
 
 def separator_of(text: str) -> str:
-    """The one that gives all of the first lines as many cells, more than one; a comma where none does."""
+    """The separator with which all of the first lines have the same number of cells, more than one; otherwise a
+    comma."""
     start = text[: 2**20]
     counts = {}
     for separator in SEPARATORS:
@@ -246,7 +248,7 @@ def separator_of(text: str) -> str:
 
 
 def table_lines(file: TextIO, separator: str) -> tuple[list[str] | None, int, Iterator[list[str]]]:
-    """Names, where the first line holds some; how many cells a line has; and the lines, which all have as many."""
+    """Names, if the first line has some; the number of cells per line; and the lines, which all have that number."""
     reader = csv.reader(file, delimiter=separator)
     first = next((line for line in reader if any(line)), [])
     start = [cell.strip() for cell in first]
@@ -283,13 +285,13 @@ def _cells(n: int) -> str:
 
 
 def _is_header(cells: list[str]) -> bool:
-    """Does this line hold names? Yes if there are words in it, or it counts 0, 1, 2 as pandas does by default."""
+    """Whether this line is names: it has words, or counts 0, 1, 2 as pandas does by default."""
     counted = [str(i) for i in range(len(cells))]
     return any(map(_is_word, cells)) or (len(cells) > 2 and cells in (counted, ["", *counted[:-1]]))
 
 
 def _are_years(cells: list[str]) -> bool:
-    """Whether these may be the names of columns, one a year: years in order."""
+    """Whether these may be names of columns, one per year: years in order."""
     if len(cells) < 2 or not all(cell.isdecimal() and len(cell) == 4 and is_year(float(cell)) for cell in cells):
         return False
     return cells in (sorted(set(cells)), sorted(set(cells), reverse=True))

@@ -28,25 +28,25 @@ def read(
     label_is_there: bool = True,
     expected: Expected = FITTING,
 ) -> Table:
-    """A user's data.
+    """Read a user's data.
 
-    .npy            an array, mapped and not loaded
-    .npz            X (or images, data), y (or labels, target); one array alone is X; sparse as scipy saves it
-    .csv, .tsv      cells with a separator between them, which is recognised, as is the encoding; also .gz and .zst
+    .npy            an array, memory-mapped
+    .npz            X (or images, data), y (or labels, target); a single array is X; sparse as scipy saves it
+    .csv, .tsv      the separator and the encoding are inferred; also .gz and .zst
     .parquet, .feather
-    .jsonl          a JSON object a line, each name a column; also .gz and .zst
-                    Tables are DataFrames where pandas is installed. The column `label`, or else one named label,
-                    labels, y, target or class is y ("y" beside "x" is not, nor are fractions, nor more than 50
+    .jsonl          a JSON object per line, each name a column; also .gz and .zst
+                    Tables are DataFrames if pandas is installed. The column `label`, or else one named label,
+                    labels, y, target or class is y (but not "y" next to "x", fractions, or more than 50
                     different words in most of the rows); a first column without a name is an index,
-                    not data; in y, None stands for a label that is missing
-    a folder        images, in sorted order, brought to the commonest size and grey if all are, or to
-                    `image_shape` (channels, h, w) as an earlier fit saw them; what is transparent is laid on white;
-                    uint16 where every image has more than 8 bits a pixel and one goes beyond 255, else uint8, or
-                    `image_bits` as an earlier fit saw them; names of sub-folders are y
+                    not data; in y, None means a missing label
+    a folder        images in sorted order, resized to the commonest size, grey if all are grey, or as given by
+                    `image_shape` (channels, h, w); transparent pixels are laid on white; uint16 if every image has
+                    more than 8 bits per pixel and one has values above 255, otherwise uint8, or as given by
+                    `image_bits`; names of sub-folders are y
     a folder        of .txt files: a table with their text; names of sub-folders are y
     else            the name of a data set, as in `diffclust.datasets.load`
 
-    `expected` is what a fitted model knows of a table's columns.
+    `expected` is what a fitted model expects of the columns of a table.
     """
     path = Path(path).expanduser()
     if path.is_dir():
@@ -75,7 +75,7 @@ def read(
 
 
 def text_places(folder: Path) -> list[Path]:
-    """The .txt files of a folder and its sub-folders, in sorted order; none where it holds images."""
+    """The .txt files of a folder and its sub-folders, in sorted order; none if it has images."""
     found = sorted(path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
     return [] if any(map(is_image, found)) else [path for path in found if path.suffix.lower() == TEXT_FOLDER]
 
@@ -93,10 +93,10 @@ def _read_texts(folder: Path, places: list[Path]) -> Table:
 
 
 def captions(path: str | Path) -> list[str] | None:
-    """What to call each row of `read(path)`: the files of a folder; None for others."""
+    """A caption for each row of `read(path)`: the files of a folder; None for other data."""
     path = Path(path).expanduser()
     if path.is_dir():
         texts = text_places(path)
         names = [text.relative_to(path).as_posix() for text in texts] or ["/".join(p) for p in image_places(path)]
-        return [name.encode("utf-8", "backslashreplace").decode() for name in names]  # some are in other encodings
+        return [name.encode("utf-8", "backslashreplace").decode() for name in names]  # names may be in other encodings
     return None

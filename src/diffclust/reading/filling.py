@@ -1,8 +1,8 @@
-"""Blank cells, filled with the values to expect from the other cells of their row.
+"""Blank cells, filled with their expected values given the other cells of the row.
 
 Probabilistic principal components (Tipping and Bishop, "Probabilistic Principal Component Analysis", JRSS B 1999) of
-columns in units of their deviation: a row is x = W t + μ + ε with t ~ N(0, I) and ε ~ N(0, σ² I). Of a row with the
-cells o there and the cells m blank,
+columns in units of their deviation: a row is x = W t + μ + ε with t ~ N(0, I) and ε ~ N(0, σ² I). For a row with the
+observed cells o and the missing cells m,
 
     x_m = W_m (W_o'W_o + σ² I)^-1 W_o' (x_o - μ_o) + μ_m
 """
@@ -12,9 +12,9 @@ from typing import Any, Self
 
 import numpy as np
 
-FACTORS = 10  # at most: the width of W
-FIT_ROWS = 10_000  # it is found from, evenly spaced
-EM_STEPS = 30  # of expectation and maximisation
+MAX_FACTORS = 10  # largest number of columns of W
+FIT_ROWS = 10_000  # largest number of rows W is estimated from, evenly spaced
+EM_STEPS = 30  # steps of expectation-maximisation
 ROWS_AT_ONCE = 4096  # rows filled at a time
 
 
@@ -22,25 +22,25 @@ ROWS_AT_ONCE = 4096  # rows filled at a time
 class Fill:
     mean: np.ndarray  # (d,)
     deviation: np.ndarray  # (d,); one for columns that do not vary
-    low: np.ndarray  # (d,) smallest and largest values seen: nothing beyond them is filled in
+    low: np.ndarray  # (d,) smallest and largest values: filled values stay between them
     high: np.ndarray
     factors: np.ndarray  # W (d, q)
     noise: float  # σ²
 
     @classmethod
     def fit(cls, rows: np.ndarray) -> Self:
-        """Of rows (n, d) with NaN for blanks; every column has at least one value."""
+        """Estimate from rows (n, d) with NaN for blanks; every column has at least one value."""
         mean, low, high = np.nanmean(rows, 0), np.nanmin(rows, 0), np.nanmax(rows, 0)
         deviation = np.nanstd(rows, 0)
         varies = deviation > 1e-12 * np.abs(mean)
         deviation = np.where(varies, deviation, 1.0)
         some = rows[np.linspace(0, len(rows) - 1, min(len(rows), FIT_ROWS)).astype(int)]
-        u = np.where(varies | np.isnan(some), (some - mean) / deviation, 0.0)  # else what rounding left, however large
-        factors, noise = _learn(np.nan_to_num(u), ~np.isnan(u), min(FACTORS, u.shape[1] // 2))
+        u = np.where(varies | np.isnan(some), (some - mean) / deviation, 0.0)  # otherwise only rounding errors
+        factors, noise = _learn(np.nan_to_num(u), ~np.isnan(u), min(MAX_FACTORS, u.shape[1] // 2))
         return cls(mean, deviation, low, high, factors, noise)
 
     def transform(self, rows: np.ndarray) -> np.ndarray:
-        """The same rows, whole."""
+        """The rows with blanks filled."""
         blank = np.isnan(rows)
         if not blank.any():
             return rows
@@ -66,7 +66,7 @@ class Fill:
 
 
 def _expect(u: np.ndarray, there: np.ndarray, w: np.ndarray, noise: float) -> tuple[np.ndarray, np.ndarray]:
-    """Means (n, q) and covariances (n, q, q) of t, given the cells that are there; u is zero where they are not."""
+    """Means (n, q) and covariances (n, q, q) of t given the observed cells; u is zero for missing ones."""
     n, (d, q) = len(u), w.shape
     if q == 0:
         return np.zeros((n, 0)), np.zeros((n, 0, 0))
@@ -76,7 +76,7 @@ def _expect(u: np.ndarray, there: np.ndarray, w: np.ndarray, noise: float) -> tu
 
 
 def _learn(u: np.ndarray, there: np.ndarray, q: int) -> tuple[np.ndarray, float]:
-    """W and σ² by expectation and maximisation, from the principal components of rows filled with means."""
+    """W and σ² by expectation-maximisation, starting from the principal components of rows filled with means."""
     d = u.shape[1]
     if q == 0:
         return np.zeros((d, 0)), 1.0
@@ -89,7 +89,7 @@ def _learn(u: np.ndarray, there: np.ndarray, q: int) -> tuple[np.ndarray, float]
     for _ in range(EM_STEPS):
         t, covariance = _expect(u, seen, w, noise)
         second = (covariance + t[:, :, None] * t[:, None, :]).reshape(len(u), q * q)
-        squares = (seen.T @ second).reshape(d, q, q)  # Σ over rows where the cell is there
+        squares = (seen.T @ second).reshape(d, q, q)  # Σ over rows in which the cell is observed
         w = np.linalg.solve(squares + 1e-6 * np.eye(q), (u.T @ t)[:, :, None])[:, :, 0]
         error = (u**2).sum() - 2 * ((u.T @ t) * w).sum() + np.einsum("dij,di,dj->", squares, w, w)
         noise = max(float(error / seen.sum()), 1e-3)

@@ -1,6 +1,6 @@
-"""Users' files: `read("table.csv")` gives X, and y if the file has labels.
+"""The formats of users' files: functions that give X, and y if the file has labels.
 
-Nothing here ever unpickles a file.
+No file is ever unpickled.
 """
 
 import json
@@ -34,7 +34,7 @@ Y_NAMES = ("y", "labels", "target")
 class Table(NamedTuple):
     X: Any
     y: NDArray[Any] | None = None
-    label: str | None = None  # the name of the column that y is from
+    label: str | None = None  # the name of the column that y comes from
 
 
 # --- arrays
@@ -48,12 +48,12 @@ def check_regular(path: Path) -> None:
 def read_npy(path: Path, expected: Expected = FITTING) -> Table:
     check_regular(path)
     try:
-        X = np.load(path, mmap_mode="c", allow_pickle=False)  # writable, in memory alone: torch warns of others
+        X = np.load(path, mmap_mode="c", allow_pickle=False)  # copy-on-write: torch warns about read-only arrays
     except (FileNotFoundError, PermissionError):
         raise
-    except Exception as error:  # numpy reads the header as Python reads source code, and fails as that does
+    except Exception as error:  # numpy parses the header as Python source, which raises many kinds of errors
         raise _unreadable(path) from error
-    if not isinstance(X, np.ndarray):  # np.load looks at the content: a .npz by another name
+    if not isinstance(X, np.ndarray):  # np.load goes by the content: this is a .npz under another name
         raise _unreadable(path)
     return Table(_numbers(X, path))
 
@@ -74,12 +74,12 @@ def load_arrays(path: Path) -> Arrays:
             return {member.filename.removesuffix(".npy"): _array(file, member) for member in members}
     except (PermissionError, UnpacksTooLarge):
         raise
-    except Exception as error:  # as many kinds as there are ways to be damaged
+    except Exception as error:  # damaged files raise many kinds of errors
         raise _unreadable(path) from error
 
 
 def _array(file: zipfile.ZipFile, member: zipfile.ZipInfo) -> NDArray[Any]:
-    """An array of a .npz, if there are as many bytes as it says: numpy takes the memory before it looks."""
+    """An array of a .npz, if the file has as many bytes as its header says: numpy allocates before it reads."""
     numpy = np.lib.format
     with file.open(member) as stream:
         header = numpy.read_array_header_1_0 if numpy.read_magic(stream) == (1, 0) else numpy.read_array_header_2_0
@@ -92,7 +92,7 @@ def _array(file: zipfile.ZipFile, member: zipfile.ZipInfo) -> NDArray[Any]:
 
 
 def _unreadable(path: Path) -> ValueError:
-    # Not in numpy's words: for a pickle they say how to load it unsafely.
+    # not numpy's message: for a pickle it says how to load it unsafely
     return ValueError(
         f"{path} cannot be read as {path.suffix}: it is something else, damaged, or holds pickled objects, "
         "which are never loaded, as they can run code."
@@ -100,7 +100,7 @@ def _unreadable(path: Path) -> ValueError:
 
 
 def split(arrays: Arrays, source: object) -> tuple[Any, NDArray[Any] | None]:
-    """X, dense or sparse, and y if it is there, among the arrays of a .npz."""
+    """X, dense or sparse, and y, if present, from the arrays of a .npz."""
     X_name, y_name = (next((name for name in known if name in arrays), None) for known in (X_NAMES, Y_NAMES))
     if X_name is None and len(arrays) == 1:
         (X_name,) = arrays
@@ -116,7 +116,7 @@ def split(arrays: Arrays, source: object) -> tuple[Any, NDArray[Any] | None]:
 
 
 def _csr(arrays: Arrays, source: object) -> sp.csr_matrix:
-    """As `scipy.sparse.save_npz` writes it."""
+    """A sparse matrix from the arrays that `scipy.sparse.save_npz` writes."""
     try:
         if arrays["format"].item() != b"csr":
             raise ValueError(f"its format is {arrays['format'].item()!r}")
@@ -151,8 +151,8 @@ def _read_delimited(path: Path, expected: Expected) -> Table:
 
 
 def open_parquet(path: Path, reading: "Columns | None" = None, expected: Expected = FITTING) -> "ParquetRows":
-    """A .parquet file whose row groups are read when they are needed: numbers, but for a column of labels, or else a
-    table as `reading` has it."""
+    """A .parquet file whose row groups are read when they are needed: columns of numbers and perhaps one of labels, or
+    a table read by `reading`."""
     from .lazy_rows import ParquetRows
 
     parquet = extra("pyarrow.parquet", "data", "Reading a .parquet file", package="pyarrow")
@@ -174,11 +174,11 @@ def open_parquet(path: Path, reading: "Columns | None" = None, expected: Expecte
 
 
 def _feature_columns(file: Any, expected: Expected) -> list[str]:
-    """All but the labels and the index of a DataFrame, if they are numbers."""
+    """All columns except the labels and the index of a DataFrame, if they are numbers."""
     from pyarrow import types
 
     schema = file.schema_arrow
-    index = (schema.pandas_metadata or {}).get("index_columns", [])  # names; a counting index is a dict, and no column
+    index = (schema.pandas_metadata or {}).get("index_columns", [])  # names; a range index is a dict and no column
     columns = [name for name in schema.names if name not in index]
     label = expected.label_among(columns, lambda i: _first_of(file, columns[i]))
     names = [name for i, name in enumerate(columns) if i != label]
@@ -205,7 +205,8 @@ def _check_columns(words: list[str], n_features: int) -> None:
 
 
 def _labels(values: list[Any]) -> NDArray[Any] | None:
-    """Whole numbers if they all are, else strings; None for each that is missing, and for all of them if all are."""
+    """Whole numbers if all labels are, otherwise strings; None for missing ones, or instead of all if all are
+    missing."""
     there = is_labelled(values) & [str(value).strip() != "" for value in values]
     if not there.any():
         return None
@@ -252,13 +253,13 @@ def _read_feather(path: Path, expected: Expected) -> Table:
 
 
 def _checked(table: Any) -> Any:
-    """As a frame; texts and offsets are looked at now, where pandas would only stumble over them later."""
+    """The table as a frame, after checks of texts and offsets, for which pandas would fail later."""
     table.validate(full=True)
     return table.to_pandas()
 
 
 def _check_cells(path: Path, rows: int, columns: int) -> None:
-    """A column that is the same all the way down takes no room in a file, and eight bytes a row in memory."""
+    """Check the memory of a table: a constant column takes no space in a file, but eight bytes per row in memory."""
     check_unpacked(path, path.stat().st_size, 8 * rows * columns)
 
 
@@ -271,12 +272,12 @@ def _read_arrow(path: Path, expected: Expected, load: Callable[[], Any]) -> Tabl
         raise
     except NoSuchLabel as error:
         raise NoSuchLabel(f"{path}: {error}") from error
-    except Exception as error:  # arrow has kinds of its own, and pandas adds others where the two disagree
+    except Exception as error:  # arrow and pandas raise many kinds of errors
         raise ValueError(f"{path}: {str(error) or type(error).__name__}") from error
 
 
 def has_no_header(data: str, X: Any) -> bool:
-    """Whether X is from a .csv or .tsv without names."""
+    """Whether X comes from a .csv or .tsv without names of columns."""
     if not data.lower().endswith(DELIMITED):
         return False
     from .large_tables import TextTable
@@ -286,7 +287,7 @@ def has_no_header(data: str, X: Any) -> bool:
 
 
 def as_written(path: Path, names: list[str], X: Any) -> dict[str, Any]:
-    """Columns of the table X as its file has them: X may have read whole numbers as floats."""
+    """Columns of the table X as they are written in its file: X may have whole numbers as floats."""
     ending = path.suffix.lower()
     if any(path.name.lower().endswith(each) for each in DELIMITED):
         return columns_as_written(path, names)
@@ -298,7 +299,7 @@ def as_written(path: Path, names: list[str], X: Any) -> dict[str, Any]:
 
 
 def _labelled(table: Any, expected: Expected) -> Table:
-    """A DataFrame without its labels, and these."""
+    """A DataFrame without its labels, and the labels."""
     from pandas.api.types import is_numeric_dtype
 
     names = list(table.columns)
@@ -319,7 +320,7 @@ def _labelled(table: Any, expected: Expected) -> Table:
 
 
 def _read_lines(path: Path, expected: Expected) -> Table:
-    """A column for each name that one of the objects has; blank where another has it not."""
+    """A column for each name in one of the objects; blank for objects without it."""
     entries = list(json_lines(path))
     if not entries:
         raise ValueError(f"{path} is empty: no lines.")
@@ -345,19 +346,19 @@ def _read_lines(path: Path, expected: Expected) -> Table:
 
 
 def json_lines(path: Path, **kinds: type) -> Iterator[tuple[int, dict[str, Any]]]:
-    """(line number, object) of each line of a .jsonl, perhaps .gz or .zst, that is not blank; `kinds` are in each
-    object."""
+    """(line number, object) of each line of a .jsonl, perhaps .gz or .zst, that is not blank. Raises if an object lacks
+    one of `kinds`."""
     wanted = ", ".join(f'"{name}" ({kind.__name__})' for name, kind in kinds.items())
     try:
         text = read_bytes(path).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ValueError(f"{path} is not UTF-8 text ({error}).") from error
-    for number, line in enumerate(text.split("\n"), 1):  # a lone carriage return ends no line
+    for number, line in enumerate(text.split("\n"), 1):  # a carriage return alone does not end a line
         if not line.strip():
             continue
         try:
             entry = json.loads(line)
-            if "\\ud" in line.lower():  # half of a character, which nothing could write again
+            if "\\ud" in line.lower():  # half of a surrogate pair, which could not be written
                 json.dumps(entry, ensure_ascii=False).encode()
         except (ValueError, RecursionError) as error:
             raise ValueError(f"{path}, line {number}: not JSON that can be read ({error}).") from error

@@ -1,4 +1,4 @@
-"""Tables by their columns: those of pandas, polars and arrow, and our own where none of them is installed."""
+"""Tables with named columns: those of pandas, polars and arrow, and our own if none of them is installed."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -7,7 +7,7 @@ import numpy as np
 
 
 class Frame:
-    """A table as little as it can be: arrays by name, and rows by number."""
+    """A minimal table: arrays by name, and rows by number."""
 
     def __init__(self, cells: Mapping[str, np.ndarray]) -> None:
         self.cells = dict(cells)
@@ -26,7 +26,7 @@ class Frame:
 
 
 def frame_of(cells: Mapping[str, np.ndarray]) -> Any:
-    """A DataFrame where pandas is installed, else a `Frame`."""
+    """A DataFrame if pandas is installed, otherwise a `Frame`."""
     try:
         import pandas
     except ImportError:
@@ -35,7 +35,7 @@ def frame_of(cells: Mapping[str, np.ndarray]) -> Any:
 
 
 def with_decimal_sign(X: Any, sign: str | None) -> Any:
-    """The same frame, which remembers the decimal sign of its file; `attrs` is where pandas has such things."""
+    """The frame with the decimal sign of its file in `attrs`, as pandas calls such metadata."""
     if sign is not None:
         X.attrs["diffclust decimal"] = sign
     return X
@@ -55,7 +55,7 @@ def names_of_columns(X: Any) -> list[Any]:
 
 
 def columns_of(X: Any, names: Iterable[Any]) -> dict[Any, Any]:
-    """Columns by name; of a name that is there twice, the first."""
+    """Columns by name; of two with the same name, the first."""
     listed = names_of_columns(X)
     if not hasattr(X, "iloc"):
         return {name: X[name] for name in names}

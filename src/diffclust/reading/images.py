@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from ..extras import extra
 from .unpacking import UnpacksTooLarge, check_unpacked
 
-PIXEL_BYTES = 4  # a pixel, unpacked
-MAX_SIDE = 128  # pixels a side: larger images would need the memory of photographs, for networks that see smaller ones
+PIXEL_BYTES = 4  # bytes of a pixel in memory
+MAX_SIDE = 128  # largest number of pixels per side: networks see smaller images, and photographs would need much memory
 ENDINGS = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff")
 
 
@@ -23,9 +23,9 @@ def is_image(path: Path) -> bool:
 
 
 def image_places(folder: Path) -> list[tuple[str, ...]]:
-    """Where the images of a folder lie in it, in the order in which they are read."""
+    """The paths of the images in a folder, in the order in which they are read."""
     places = sorted(path.relative_to(folder).parts for path in folder.rglob("*") if is_image(path) and path.is_file())
-    # macOS leaves "._name.jpg" beside each image on foreign disks.
+    # macOS writes "._name.jpg" next to each image on disks of other formats
     places = [parts for parts in places if not any(part.startswith(".") for part in parts)]
     if not places:
         raise ValueError(f"{folder} holds no images ({', '.join(ENDINGS)}).")
@@ -35,8 +35,8 @@ def image_places(folder: Path) -> list[tuple[str, ...]]:
 def read_images(
     folder: Path, shape: tuple[int, ...] | None, bits: int | None
 ) -> tuple[NDArray[Any], NDArray[Any] | None]:
-    """The images, and the names of their sub-folders where all lie in one; brought to `shape` (channels, h, w) and to
-    so many `bits` a pixel, or to what is commonest among them, with at most `MAX_SIDE` pixels a side."""
+    """The images, and the names of their sub-folders if all are in one. They are converted to `shape` (channels, h, w)
+    and `bits` per pixel, or to the commonest ones, with at most `MAX_SIDE` pixels per side."""
     extra("PIL.Image", "data", "Reading images", package="Pillow")
     places = image_places(folder)
     paths = [folder.joinpath(*parts) for parts in places]
@@ -71,20 +71,20 @@ def _opened(path: Path) -> Iterator[Any]:
             yield image
     except UnpacksTooLarge:
         raise
-    except Exception as error:  # Pillow's decoders have as many kinds as formats
+    except Exception as error:  # each decoder of Pillow raises its own kinds
         raise ValueError(f"{path} cannot be read as an image ({error}).") from error
 
 
 def _size(path: Path) -> tuple[int, int]:
-    """(h, w) as it is looked at: cameras turn photographs by a note in the file."""
+    """(h, w) of the upright image: cameras note the rotation of a photograph in its file."""
     with _opened(path) as image:
-        # Other formats hardly have the note, and Pillow would unpack a whole PNG to look for it.
+        # other formats rarely have the note, and Pillow would decode a whole PNG to find it
         turned = image.format in ("JPEG", "MPO", "TIFF") and image.getexif().get(0x0112, 1) >= 5
         return image.size if turned else image.size[::-1]
 
 
 def _pixels(path: Path, height: int, width: int, mode: str) -> NDArray[Any]:
-    """(h, w, 3), or (h, w) with mode "L": uint8, or uint16 where the file has more bits a pixel."""
+    """(h, w, 3), or (h, w) with mode "L": uint8, or uint16 if the file has more bits per pixel."""
     from PIL import Image, ImageOps
 
     with _opened(path) as image:
@@ -93,14 +93,14 @@ def _pixels(path: Path, height: int, width: int, mode: str) -> NDArray[Any]:
             deep = np.asarray(upright)
             if deep.min() < 0 or deep.max() > 65535:
                 raise ValueError(f"pixels from {deep.min()} to {deep.max()}, where 0 to 65535 can be read")
-            upright = Image.fromarray(deep.astype(np.float32))  # which hold all of them, and which Pillow can resize
+            upright = Image.fromarray(deep.astype(np.float32))  # float32 holds all values, and Pillow can resize it
             resized = np.asarray(upright.resize((width, height), Image.Resampling.BILINEAR))
             grey = resized.round().astype(np.uint16)
             return grey if mode == "L" else np.repeat(grey[..., None], 3, axis=2)
         if upright.mode == "F":
             raise ValueError("pixels in floating point")
         see_through = upright.has_transparency_data
-        upright = upright.convert("RGBA")  # straight on, Pillow warns of palettes with transparency
+        upright = upright.convert("RGBA")  # first, because Pillow warns about transparent palettes
         if see_through:
             upright = Image.alpha_composite(Image.new("RGBA", upright.size, "white"), upright)
         upright = upright.convert(mode)
@@ -108,8 +108,8 @@ def _pixels(path: Path, height: int, width: int, mode: str) -> NDArray[Any]:
 
 
 def _in_bits(x: NDArray[Any], bits: int) -> NDArray[Any]:
-    """One image as it is read in any company: bytes stand for 257 times themselves in 16 bits, and the upper byte for
-    16 bits in 8, unless none goes beyond 255: then they are bytes that were stored with room to spare."""
+    """An image with other bits per pixel, which does not depend on the other images. 8 to 16 bits: multiplied by 257.
+    16 to 8 bits: the upper byte, or unchanged if no value exceeds 255."""
     if bits == 16:
         return x if x.dtype == np.uint16 else x.astype(np.uint16) * np.uint16(257)
     return (x if x.max() <= 255 else x >> 8).astype(np.uint8, copy=False)

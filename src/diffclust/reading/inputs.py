@@ -1,8 +1,8 @@
-"""The way in and out for users' data: any kind they have becomes `Rows`, and answers go back in kind.
+"""Conversion of users' data: any kind becomes `Rows`, and results are returned in the kind of the data.
 
-Rows (n, d) stay rows. Images become (n, channels, height, width): (n, h, w) has one channel; for four
-dimensions the channel axis is the one of at most four entries, and where both or neither could be, numpy
-arrays are channels-last and torch tensors channels-first.
+Rows (n, d) stay rows. Images become (n, channels, height, width): (n, h, w) has one channel; with four
+dimensions the channel axis is the one with at most four entries; if both or neither are, numpy arrays are
+channels-last and torch tensors channels-first.
 """
 
 import itertools
@@ -38,14 +38,14 @@ MOST_CHANNELS = 4
 
 @dataclass(frozen=True)
 class Shape:
-    """How one sample lies in the user's array, and in ours."""
+    """The shape of a sample in the user's array and in ours."""
 
     layout: SampleLayout
-    row: tuple[int, ...]  # as the networks see it: (d,) or (c, h, w)
+    row: tuple[int, ...]  # the shape that networks see: (d,) or (c, h, w)
 
     @classmethod
     def of(cls, shape: tuple[int, ...], *, torch_like: bool) -> "Shape":
-        """From the shape of one sample."""
+        """The shapes, from that of one sample."""
         if len(shape) == 1:
             return cls("rows", shape)
         if len(shape) == 2:
@@ -74,17 +74,17 @@ class Shape:
 
 @dataclass(frozen=True)
 class UserInput:
-    """A user's data, read: its rows, their shape, and how to hand answers back."""
+    """A user's data after reading: rows, their shape, and how to return results."""
 
     rows: Rows
     shape: Shape
     give: Callable[[Tensor], Any]
-    attributes: dict[str, Any]  # what a fitted estimator remembers of its data
-    scale: Tensor | None = None  # what the columns of a table are divided by, where kinds are mixed
+    attributes: dict[str, Any]  # fitted attributes that describe the data
+    scale: Tensor | None = None  # divisors of the columns of a table of mixed kinds
 
 
 def read_rows(estimator: Any, X: Any, *, fitting: bool) -> UserInput:
-    """Check X and turn it into rows; what has been read is handed back. The estimator is not touched."""
+    """Check X and convert it to rows; a `UserInput` is returned unchanged. The estimator does not change."""
     if isinstance(X, UserInput):
         return X
     if isinstance(X, DataLoader):
@@ -95,7 +95,7 @@ def read_rows(estimator: Any, X: Any, *, fitting: bool) -> UserInput:
     if not fitting:
         _check_single(estimator.shape_.row, X)
     if type(X) is np.ndarray and not fitting and vars(estimator).get("columns_") is None:
-        given = _read_array(estimator, X, fitting)  # what is asked most often, a row at a time, needs no other question
+        given = _read_array(estimator, X, fitting)  # a fast path for the most frequent case, single rows
     elif isinstance(X, Tensor):
         given = _read_tensor(estimator, X, fitting)
     elif isinstance(X, (IterableDataset, ParquetRows)):
@@ -135,7 +135,7 @@ def read_rows(estimator: Any, X: Any, *, fitting: bool) -> UserInput:
 
 
 def _with_origin(estimator: Any, given: UserInput, fitting: bool) -> UserInput:
-    """The rows as they are seen from an origin among them, where they are far from zero."""
+    """The rows with an origin subtracted, if they are far from zero."""
     if fitting:
         origin = origin_of(given.rows)
         given.attributes["origin_"] = None if origin is None else origin.numpy()
@@ -147,7 +147,7 @@ def _with_origin(estimator: Any, given: UserInput, fitting: bool) -> UserInput:
 
 
 def _check_single(row: tuple[int, ...], X: Any) -> None:
-    """One image instead of several would be taken for rows, and their width refused."""
+    """Raise for a single image, whose lines would be taken as rows of the wrong width."""
     if len(row) == 3:
         channels, *size = row
         single = [tuple(size)] if channels == 1 else [row, (*size, channels)]
@@ -171,7 +171,7 @@ def _read_table(reading: Columns, X: Any) -> UserInput:
 
 
 def _read_in_parts(estimator: Any, X: TextTable, fitting: bool) -> UserInput:
-    """A table larger than memory, looked at by a sample of its rows; numbers where the fit saw no more."""
+    """A table larger than memory: its columns are inferred from a sample of its rows, or are those of the fit."""
     wishes = getattr(estimator, "columns", None)
     reading = Columns.fit(X.sample, wishes) if fitting else getattr(estimator, "columns_", None)
     if reading is not None:
@@ -199,7 +199,7 @@ def _given_by(reading: Columns, rows: Rows) -> UserInput:
 
 
 def _opened(path: Path, fitted: Any, wished: frozenset[str]) -> Any:
-    """A file that is read as it is needed, as a fitted estimator reads it, if there is one."""
+    """A file that is read when needed, with the columns of the fitted estimator if there is one."""
     reading = getattr(fitted, "columns_", None)
     expected = Expected(features=wished) if fitted is None else Expected.by(fitted)
     if path.suffix == ".npy":
@@ -215,7 +215,7 @@ def _opened(path: Path, fitted: Any, wished: frozenset[str]) -> Any:
 
 
 def stream_batches(X: Any, size: int = CHUNK) -> Iterator[Any]:
-    """The batches of a stream: a DataLoader's own, `size` items of an IterableDataset each; anything else is one."""
+    """The batches of a stream: those of a DataLoader, `size` items each of an IterableDataset; other data are one."""
     if isinstance(X, DataLoader):
         for batch in X:
             yield batch[0] if isinstance(batch, (tuple, list)) else batch
@@ -232,7 +232,7 @@ def _numpy(answer: Tensor) -> np.ndarray:
 
 
 def _check_cells(estimator: Any, X: Any) -> None:
-    """Where rows of numbers were fitted: say which column of a table is more than that."""
+    """If rows of numbers were fitted, raise an error that names a column of a table with other cells."""
     odd = non_numeric_columns(X) if is_frame(X) else []
     if odd:
         raise ValueError(
@@ -242,8 +242,8 @@ def _check_cells(estimator: Any, X: Any) -> None:
 
 
 def _float_divisor(estimator: Any, fitting: bool, high: float) -> float | None:
-    """What is known of images that are no integers. Whole numbers will be taken as these are: from 0 to 1, so that they
-    are divided as integers are (None), or in units of their own (1)."""
+    """The divisor of later integer images, after a fit on floating-point ones: None (chosen as for integers) if these
+    were between 0 and 1, otherwise 1."""
     if fitting:
         return None if high <= 1 else 1.0
     known = estimator.image_divisor_
@@ -256,7 +256,7 @@ def _float_divisor(estimator: Any, fitting: bool, high: float) -> float | None:
 
 
 def _divisor(estimator: Any, fitting: bool, low: float, high: float) -> float:
-    """What integer images are divided by, so that they lie in [0, 1]: as in `fit`, whatever the values now."""
+    """The divisor of integer images, so that they lie in [0, 1]; always that of the fit."""
     if low < 0 or high > 65535:
         raise ValueError(f"Integer images should have values from 0 to 65535; these reach from {low:g} to {high:g}.")
     if not fitting and estimator.image_divisor_ is not None:
@@ -265,7 +265,7 @@ def _divisor(estimator: Any, fitting: bool, low: float, high: float) -> float:
 
 
 def check_tensor(x: Tensor) -> None:
-    """That it holds real numbers, one beside the other."""
+    """Check that a tensor is dense and has real numbers."""
     if x.layout != torch.strided:
         raise TypeError(f"A tensor of layout {x.layout} is not supported: give a scipy sparse matrix.")
     if x.is_complex():
@@ -313,15 +313,15 @@ def _read_dataset(estimator: Any, dataset: Any, fitting: bool) -> UserInput:
 
 
 def _matches_fit(estimator: Any, X: Any) -> bool:
-    """Whether X is plainly what `fit` saw, so that the full check, a millisecond of a stream's time, has nothing to
-    say: whether values are finite is asked as they are read."""
+    """Whether X obviously has the type and width of the fit, so that the full check, which takes a millisecond, can be
+    skipped. Whether values are finite is checked when they are read."""
     if type(X) is not np.ndarray or X.ndim != 2 or X.dtype.kind != "f" or "feature_names_in_" in vars(estimator):
         return False
     return len(X) > 0 and X.shape[1] == estimator.n_features_in_
 
 
 def in_numbers(check: Callable[[Any], Any], X: Any, name: str = "X") -> Any:
-    """What scikit-learn's check gives of X, where that is numbers: it lets dates pass as numbers of seconds."""
+    """The result of scikit-learn's check of X, but dates raise: that check accepts them as numbers."""
     try:
         X = check(X.detach().cpu() if isinstance(X, Tensor) else X)
     except OverflowError as error:
@@ -335,7 +335,7 @@ def _read_array(estimator: Any, X: Any, fitting: bool) -> UserInput:
     if isinstance(X, (list, tuple)) and X and all(isinstance(entry, str) for entry in X):
         raise ValueError("X is a list of texts: give a table of them, as in pandas.DataFrame({'text': texts}).")
     attributes: dict[str, Any] = {"image_divisor_": None}
-    mapped = isinstance(X, np.memmap)  # scikit-learn's checks hand back a plain view of it
+    mapped = isinstance(X, np.memmap)  # scikit-learn's checks return a plain array
     if not fitting and _matches_fit(estimator, X):
         pass
     elif (np.ndim(X) if isinstance(X, (list, tuple)) else getattr(X, "ndim", 2)) > 2:
@@ -343,8 +343,8 @@ def _read_array(estimator: Any, X: Any, fitting: bool) -> UserInput:
     else:
         if not fitting:
             _check_cells(estimator, X)
-        judge = copy(estimator)  # validate_data writes to the estimator it is given
-        # what is mapped is checked as it is read: it may be larger than memory
+        judge = copy(estimator)  # validate_data changes the estimator it is given
+        # a memory map may be larger than memory, so its values are checked when they are read
         finite = not mapped or X.dtype.kind != "f"
         how: dict[str, Any] = {"accept_sparse": "csr", "dtype": "numeric", "ensure_all_finite": finite}
         X = in_numbers(lambda X: validate_data(judge, X, reset=fitting, **how), X)

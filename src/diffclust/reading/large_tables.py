@@ -1,8 +1,8 @@
-"""A .csv or .tsv that is larger than memory: read a part at a time, and kept as numbers in a file of its own.
+"""A .csv or .tsv that is larger than memory: it is read in parts and converted to a temporary file of numbers.
 
-The first pass checks every line and keeps some rows, evenly spaced, by which columns are told apart; the second turns
-each part into rows, which go into a temporary file without a name (in $TMPDIR) and are mapped from there. Of the text
-no more than a part and the sample are ever in memory.
+The first pass checks every line and keeps some evenly spaced rows, from which the kinds of the columns are inferred.
+The second pass converts each part to rows, in an unnamed temporary file (in $TMPDIR) that is memory-mapped. Only a part
+and the sample are in memory as text.
 """
 
 import codecs
@@ -41,11 +41,11 @@ from .labels import NoSuchLabel
 if TYPE_CHECKING:
     from ..engine.rows import Rows
 
-PART_CELLS = 2**20  # of a part: some 100 MB as words
-SAMPLE_CELLS = 2**22  # cells of the rows by which columns are told
-READ_BYTES = 2**20  # read in one go
-LARGE_FILE = 2**28  # bytes of a file that the command still reads whole; as words they are ten times as many
-COMPRESSION = 5  # times that a compressed file becomes larger, about
+PART_CELLS = 2**20  # cells of a part: about 100 MB as words
+SAMPLE_CELLS = 2**22  # cells of the sample of rows
+READ_BYTES = 2**20  # bytes read at a time
+LARGE_FILE = 2**28  # largest file in bytes that the command reads whole; as words it takes ten times as much memory
+COMPRESSION = 5  # a compressed file becomes about this many times larger
 
 Encode = Callable[[Any], np.ndarray | sp.csr_matrix]
 
@@ -57,11 +57,11 @@ def is_large(path: Path) -> bool:
 
 
 class TextTable:
-    """A table in a file, read once: `shape`, the column of labels, and a sample of rows.
+    """A table in a file after the first pass: `shape`, the column of labels, and a sample of rows.
 
     Args:
-        path: of a .csv or .tsv, perhaps .gz or .zst.
-        expected: what is known of its columns, such as the name of that of the labels.
+        path: a .csv or .tsv, perhaps .gz or .zst.
+        expected: what is known about its columns, such as that of the labels.
     """
 
     def __init__(self, path: Path, expected: Expected = FITTING) -> None:
@@ -79,14 +79,14 @@ class TextTable:
 
     @property
     def label(self) -> str | None:
-        """The column of labels."""
+        """The name of the column of labels."""
         return None if self.place is None else self.names[self.place]
 
     def _scan(self, lines: Iterator[list[str]], expected: Expected) -> None:
-        """Count rows, keep the labels, and every `step`-th row, twice as many steps apart when they become too many."""
+        """Count rows, and keep the labels and every `step`-th row; `step` is doubled when these become too many."""
         most, step, kept, n = max(2, SAMPLE_CELLS // self.width), 1, list[list[str]](), 0
         self.classes: dict[str, int] = {}
-        self.codes = array("L")  # of the labels
+        self.codes = array("L")  # codes of the labels
         for n, line in enumerate(lines, 1):
             if (n - 1) % step == 0:
                 kept.append(line)
@@ -100,7 +100,7 @@ class TextTable:
 
     @cached_property
     def labels(self) -> list[str] | None:
-        """As they are written; the same word is one object."""
+        """The labels as they are written; equal words are the same object."""
         words = list(self.classes)
         return None if self.place is None else [words[code] for code in self.codes]
 
@@ -108,7 +108,7 @@ class TextTable:
 
     @contextmanager
     def _named(self) -> Iterator[None]:
-        """Whatever is wrong with it, the error names the file."""
+        """A context in which every error names the file."""
         try:
             yield
         except NoSuchLabel as error:
@@ -135,7 +135,7 @@ class TextTable:
             yield text
 
     def _detect_encoding(self) -> str:
-        """As for a file that is read whole: the first encoding that all of it can be read in."""
+        """The first encoding in which the whole file can be read, as for smaller files."""
         with self._bytes() as raw:
             mark = raw.read(2)
         marked = mark in (b"\xff\xfe", b"\xfe\xff")
@@ -162,7 +162,7 @@ class TextTable:
     # ---- its rows
 
     def parts(self) -> Iterator[Frame]:
-        """Some rows after the other, with the columns that are features; typed as in the sample."""
+        """Consecutive parts of the rows, with the feature columns, in the types of the sample."""
         numeric = {name for name in self.sample.columns if np.asarray(self.sample[name]).dtype.kind == "f"}
         with self._named(), self._text() as text:
             lines = table_lines(text, self.separator)[2]
@@ -185,8 +185,8 @@ class TextTable:
         return Frame({name: np.concatenate([found[row][name] for row in rows]) for name in found[rows[0]].columns})
 
     def encoded(self, encode: Encode) -> "Rows":
-        """All rows as numbers, in a file that is gone when they are forgotten."""
-        from ..engine.rows import ArrayRows, SparseRows  # with torch, which a look at a file does without
+        """All rows as numbers, in a temporary file that exists as long as the result."""
+        from ..engine.rows import ArrayRows, SparseRows  # imports torch, which reading a file does not need
 
         with tempfile.TemporaryFile() as values, tempfile.TemporaryFile() as places:
             ends, done, width = [np.zeros(1, np.int64)], 0, 0
@@ -214,5 +214,5 @@ def _mapped(file: IO[bytes], kind: type) -> np.ndarray:
 
 
 def _as_before(words: np.ndarray, numeric: bool) -> np.ndarray:
-    """Numbers where the sample had them, and these are some, too."""
+    """Numbers if the sample had numbers and these cells are numbers too."""
     return typed(words) if numeric else stripped(words)

@@ -1,4 +1,4 @@
-"""Rows that are larger than memory: read as they are needed, and forgotten."""
+"""Rows that are larger than memory: read when they are needed, and not kept."""
 
 import math
 import threading
@@ -14,20 +14,20 @@ from torch import Tensor
 from ..engine.rows import SHUFFLED_BLOCKS, Moments, Rows, sample
 from .tables import Columns
 
-HELD_BYTES = 2**26  # bytes of decoded row groups that are shuffled among one another
-RECENT_ROWS = 2**14  # rows of a stream that are remembered: they are shuffled among one another
+HELD_BYTES = 2**26  # bytes of decoded row groups that are shuffled together
+RECENT_ROWS = 2**14  # rows of a stream in the shuffle buffer
 
 
 class ParquetRows(Rows):
-    """Columns of a .parquet file, a row group at a time. One thread at a time: pyarrow's file serves no more."""
+    """Columns of a .parquet file, read by row groups. Only one thread reads at a time, as pyarrow's file requires."""
 
     def __init__(self, file: Any, columns: list[str], reading: Columns | None = None) -> None:
-        """Nothing is read yet.
+        """Store what reading needs; no row is read yet.
 
         Args:
             file: a pyarrow.parquet.ParquetFile.
-            columns: names of those that are read.
-            reading: how a table becomes rows; None where its columns are numbers.
+            columns: names of the columns to read.
+            reading: how a table becomes rows; None if its columns are numbers.
         """
         width = len(columns) if reading is None else len(reading.features)
         sizes = [file.metadata.row_group(i).num_rows for i in range(file.metadata.num_row_groups)]
@@ -78,13 +78,13 @@ class ParquetRows(Rows):
         else:
             rows = self.reading.transform(table.to_pandas())
             rows = np.asarray(rows.toarray() if sp.issparse(rows) else rows, np.float64)
-        with np.errstate(over="ignore"):  # refused by name later
+        with np.errstate(over="ignore"):  # later checks raise, with the name of the column
             return (rows if self.origin is None else rows - self.origin.numpy()).astype(self._kept)
 
 
 class IterableRows(Rows):
-    """A torch IterableDataset that gives the same rows every time it is gone through: once to count them, then once
-    for each pass. Rows are shuffled within a buffer."""
+    """A torch IterableDataset that gives the same rows in every iteration: the first counts them, then there is one per
+    pass. Rows are shuffled within a buffer."""
 
     forward_only = True
     window = 1
@@ -92,7 +92,11 @@ class IterableRows(Rows):
     def __init__(self, dataset: Any) -> None:
         self.dataset = dataset
         self.n = 0
-        self.low, self.high, self.whole = math.inf, -math.inf, False  # of images: the values, and whether integers
+        self.low, self.high, self.whole = (
+            math.inf,
+            -math.inf,
+            False,
+        )  # of images: their range, and whether they are integers
         self.looked_at = Moments()
         for item in dataset:
             one = sample(item)

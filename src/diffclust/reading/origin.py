@@ -7,19 +7,19 @@ from torch import Tensor
 
 from ..engine.rows import Rows
 
-FAR = 100  # times its spread away from zero: nearer, single precision keeps five digits of the spread
-NOISE = 2.0**-40  # of its distance from zero: below that, the digits that double precision has are not enough
-ROUNDING = 2.0**-50  # and below that, a spread is how a constant was rounded
+FAR = 100  # a mean more than this many times the spread is far from zero: below, float32 has five digits of the spread
+NOISE = 2.0**-40  # smallest spread relative to the mean: below, float64 has too few digits
+ROUNDING = 2.0**-50  # below this spread relative to the mean, a column is a rounded constant
 
 
 def origin_of(rows: Rows) -> Tensor | None:
-    """What to subtract from every row, found from some of them: the mean of each column that is far from zero, and
-    nothing of others; of images, one number for all pixels. None where there is nothing to subtract."""
+    """The offset to subtract from every row, from a sample of rows: the mean of each column that is far from zero, and
+    0 for the others; for images one number. None if all are 0."""
     if rows.divisor != 1:
         return None
     found = rows.moments()
     mean, spread, distance = found.mean, found.deviation, found.mean.abs()
-    if len(rows) == 1:  # of one row alone nothing is known but where it is
+    if len(rows) == 1:  # a single row has no spread
         far = distance > FAR
     else:
         far = (distance > FAR * spread) & (spread > NOISE * distance)

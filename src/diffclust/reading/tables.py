@@ -1,10 +1,10 @@
-"""A table of mixed columns: looked at once, then every row of it, or of a later one, becomes the same numbers.
+"""A table of mixed columns: the kinds of its columns are inferred once, and rows of all later tables are read alike.
 
-Numbers stay numbers in the units they have, a category is one column of zeros and ones for each of its values, a date
-is a number of days and its parts that come round, a text is tf-idf. Columns that only tell rows apart, and those that
-do not vary, are left out. Blank cells are filled from the other cells of their row (see `filling`).
+Numbers keep their units, a category becomes a column of zeros and ones for each of its values, a date a number of days
+and its cyclic parts, a text tf-idf. Columns of identifiers, and constant columns, are left out. Blank cells are filled
+from the other cells of their row (see `filling`).
 
-The order of the columns does not count: they are taken in the order of their names.
+The order of the columns does not matter: they are sorted by name.
 """
 
 import sys
@@ -34,10 +34,10 @@ class Columns:
         rows = reading.transform(frame)
 
     Args:
-        columns: one a column of the table, in its order.
-        scale: what each column of the rows is divided by, where kinds are mixed, so that every column of the table
-            counts about as much; None where they are all numbers, or one text: what the rows look like tells, then.
-        fill: how blanks are filled; None where there are only texts, whose blanks are empty texts.
+        columns: a `Column` for each column of the table, in its order.
+        scale: divisors of the columns of the rows if kinds are mixed, so that every column of the table has about the
+            same weight; None if all are numbers, or if there is only a text: then the scale is chosen from the rows.
+        fill: how blanks are filled; None if there are only texts, whose blanks are empty texts.
     """
 
     columns: tuple[Column, ...]
@@ -46,7 +46,7 @@ class Columns:
 
     @classmethod
     def fit(cls, X: Any, wishes: Mapping[str, Kind] | None = None) -> Self:
-        """Look at a table. wishes: kinds by name, for columns that are not what they look like."""
+        """Infer the kinds of the columns. `wishes`: kinds by name, which override what is inferred."""
         names = _checked_names(X)
         wishes = _checked_wishes(wishes, names)
         unsaid = [name for name in names if name not in wishes]
@@ -75,8 +75,8 @@ class Columns:
         return cls(columns, bare._even_scale(bare._rows(encoded)), bare.fill)
 
     def _even_scale(self, rows: Any) -> np.ndarray:
-        """Numbers by their standard deviation, all parts of a date together as one number, and all words of a text;
-        two different categories are as far apart as numbers that differ by one deviation."""
+        """The divisors: numbers by their standard deviation; all parts of a date, or all words of a text, together
+        count as one number; two different categories are as far apart as numbers that differ by one deviation."""
         rows = rows.astype(np.float64)
         mean = np.asarray(rows.mean(0)).ravel()
         squares = rows.multiply(rows) if sp.issparse(rows) else rows**2
@@ -87,7 +87,7 @@ class Columns:
             done = here.stop
             if column.kind == "category":
                 scale[here] = np.sqrt(2)
-            elif column.kind == "date":  # days are no sines: each has its own variance, and an equal part
+            elif column.kind == "date":  # days and sines have different variances, and get equal weights
                 scale[here] = np.sqrt(variance[here] * len(column.features))
             else:
                 scale[here] = np.sqrt(variance[here].sum())
@@ -97,37 +97,37 @@ class Columns:
 
     @cached_property
     def used(self) -> list[Column]:
-        """Those that are not left out, in the order of the rows' columns."""
+        """The columns that are not left out, in the order of the features."""
         return _used(self.columns)
 
     @property
     def names(self) -> list[str]:
-        """Of the table's columns."""
+        """The names of the columns of the table."""
         return [column.name for column in self.columns]
 
     @property
     def kept_as_words(self) -> list[str]:
-        """Of the columns, those that new rows have as words, though they may look like numbers."""
+        """The columns that are read as words, although they may look like numbers."""
         return [column.name for column in self.used if column.keeps_words]
 
     @cached_property
     def features(self) -> list[str]:
-        """Names of the rows' columns: "income", "plan = premium"."""
+        """Names of the features: "income", "plan = premium"."""
         if self.is_text and self.used[0].words is not None:
             return list(self.used[0].words.terms)
         return [feature for column in self.used for feature in column.features]
 
     @property
     def is_text(self) -> bool:
-        """Whether one text is all there is."""
+        """Whether a text is the only column."""
         return [column.kind for column in self.used] == ["text"]
 
     def takes(self, X: Any) -> bool:
-        """Whether rows without names may be those of this table: as many numbers as it has columns."""
+        """Whether rows without names may belong to this table: they have the same number of columns."""
         return X.shape[1:] == (len(self.names),) and all(column.kind in ("number", "skip") for column in self.columns)
 
     def captions(self, X: Any) -> list[str] | None:
-        """What to call each row: its text, or else what the first column of different words says."""
+        """A caption for each row: its text, or else its cell in the first column of distinct words."""
         called = [column.name for column in self.used if column.kind == "text"]
         called += [column.name for column in self.columns if column.why in ("all distinct", "count")]
         given = {str(name) for name in names_of_columns(X)} if is_frame(X) else set()
@@ -136,12 +136,12 @@ class Columns:
 
     @property
     def texts(self) -> slice:
-        """Which of the rows' columns are words."""
+        """Which features are words of texts."""
         start = sum(len(column.features) for column in self.used if column.kind != "text")
         return slice(start, len(self.features))
 
     def place(self, feature: int) -> tuple[Column, int]:
-        """The column that a column of the rows is from, and which of its features that is."""
+        """The column that a feature belongs to, and which of its features it is."""
         for column in self.used:
             if feature < len(column.features):
                 return column, feature
@@ -149,7 +149,7 @@ class Columns:
         raise IndexError(feature)
 
     def phrase(self, feature: int, value: float) -> str:
-        """A value of a row in words: "income 2.1 sd above", "plan = premium", "plan is not basic"."""
+        """A feature of a row in words: "income 2.1 sd above", "plan = premium", "plan is not basic"."""
         column, part = self.place(feature)
         if column.kind == "text" or self.fill is None:
             return f"“{self.features[feature]}”" if self.is_text else self.features[feature]
@@ -172,15 +172,15 @@ class Columns:
 
     @cached_property
     def _starts(self) -> list[int]:
-        """Where the features of each column begin, and where they end."""
+        """Where the features of each column begin and end."""
         return [0, *accumulate(len(column.features) for column in self.used)]
 
     def by_column(self, figures: np.ndarray) -> np.ndarray:
-        """Figures of features (n, features), summed over the features of each column that is used."""
+        """Values of features (n, features), summed over the features of each used column."""
         return np.add.reduceat(figures, self._starts[:-1], axis=1)
 
     def cell(self, row: np.ndarray, column: int) -> str:
-        """What a row (features,) has in one of the columns that are used, as the table would write it."""
+        """The cell of a row (features,) in one of the used columns, as the table would write it."""
         start, end = self._starts[column : column + 2]
         return self.used[column].in_words(row[start:end]).removesuffix(" 100 %")
 
@@ -225,7 +225,7 @@ class Columns:
         return self._rows(encoded)
 
     def _encoded(self, cells: Mapping[str, np.ndarray]) -> dict[str, Any]:
-        """The rows of each column by itself."""
+        """The features of each column."""
         return {column.name: column.encode(cells[column.name]) for column in self.used}
 
     def _rows(self, encoded: Mapping[str, Any]) -> np.ndarray | sp.csr_matrix:
@@ -271,7 +271,7 @@ class Columns:
 
 
 def _level_of_caller() -> int:
-    """The stacklevel, for the function that asks, of the first caller outside diffclust and what wraps its methods."""
+    """The stacklevel, for the calling function, of the first caller outside of diffclust and its decorators."""
     frame, level = sys._getframe(1), 1
     while frame.f_back and str(frame.f_globals.get("__name__")).startswith(
         ("diffclust.", "sklearn.", "torch.", "contextlib")
@@ -281,13 +281,13 @@ def _level_of_caller() -> int:
 
 
 def deviations(away: float) -> str:
-    """A distance from the mean in standard deviations, in words."""
+    """A difference in standard deviations, in words."""
     return f"{abs(away):.1f} sd {'above' if away >= 0 else 'below'}"
 
 
 def needs_column_types(X: Any, wishes: Mapping[str, Kind] | None) -> bool:
-    """Whether X is a table that is not simply rows of numbers: it has a column of words or dates, a blank cell, or a
-    column of identifiers; or the user has said something of its columns."""
+    """Whether X is a table that is not only rows of numbers: it has a column of words or dates, a blank cell, or a
+    column of identifiers; or the user gave `columns`."""
     if not is_frame(X):
         return False
     if wishes is not None or non_numeric_columns(X):
@@ -317,7 +317,7 @@ def _is_sparse(X: Any) -> bool:
 
 
 def _used(columns: tuple[Column, ...]) -> list[Column]:
-    """In the order of their names, texts last."""
+    """The used columns, sorted by name, texts last."""
     there = [column for column in columns if column.kind != "skip"]
     return sorted(there, key=lambda column: (column.kind == "text", column.name))
 
@@ -329,7 +329,7 @@ def _cells(X: Any, names: list[str]) -> dict[str, np.ndarray]:
 
 
 def _named(X: Any, names: list[str]) -> Any:
-    """An array whose columns lie as those of the fit's table."""
+    """A table from an array whose columns have the order of the fit."""
     from .frames import Frame
 
     array = np.asarray(X, object)

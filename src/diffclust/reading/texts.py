@@ -1,4 +1,4 @@
-"""Texts as rows: tf-idf of their commonest terms."""
+"""Texts as rows: tf-idf of the commonest terms."""
 
 import json
 import re
@@ -9,17 +9,17 @@ from typing import Any, Self
 import numpy as np
 import scipy.sparse as sp
 
-TERMS = 2000  # columns a text has, as in the papers
-LIMITS_FROM = 100  # texts, from which on terms of a single one, or of more than half of them, are left out
+TERMS = 2000  # largest number of terms, as in the papers
+LIMITS_FROM = 100  # number of texts, from which on terms in only one of them, or in more than half, are left out
 WITHOUT_SPACES = re.compile("[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")  # Thai, Japanese, Chinese
 
 
 @dataclass(frozen=True)
 class Words:
-    """How texts become rows: counts of terms, times their weights, brought to length one (tf-idf).
+    """How texts become rows: counts of terms times their weights, scaled to length one (tf-idf).
 
-    damped: 1 + log of a count in place of the count.
-    characters: terms are one or two characters, for languages that put no spaces between words.
+    damped: use 1 + log(count) instead of the count.
+    characters: terms are one or two characters, for languages without spaces between words.
     """
 
     terms: list[str]
@@ -29,18 +29,18 @@ class Words:
 
     @classmethod
     def fit(cls, texts: Sequence[str]) -> Self:
-        """The commonest terms of these texts, but for those that nearly all have, and those that one has alone."""
+        """Choose the commonest terms of these texts, without those in nearly all texts and those in only one."""
         characters = is_without_spaces(texts)
         limits: dict[str, Any] = {"min_df": 2, "max_df": 0.5} if len(texts) >= LIMITS_FROM else {}
         vectorizer = _vectorizer(True, characters, max_features=TERMS, **limits)
         try:
             vectorizer.fit(texts)
-        except ValueError:  # nothing is left: texts without words, or all different
+        except ValueError:  # no term is left: texts have no words, or no common ones
             vectorizer = _vectorizer(True, characters, max_features=TERMS).fit(texts)
         return cls(vectorizer.get_feature_names_out().tolist(), vectorizer.idf_.tolist(), True, characters)
 
     def transform(self, texts: Sequence[str]) -> sp.csr_matrix:
-        """A row a text; terms that are not ours count for nothing."""
+        """Convert texts to rows; unknown terms are ignored."""
         vectorizer = _vectorizer(self.damped, self.characters, vocabulary=self.terms)
         vectorizer.idf_ = np.array(self.weights)
         return vectorizer.transform(texts).astype(np.float32)
@@ -80,13 +80,13 @@ def _vectorizer(damped: bool, characters: bool, **options: Any) -> Any:
 
 
 def is_without_spaces(texts: Sequence[str]) -> bool:
-    """Whether a third of the characters are of languages that put no spaces between words."""
+    """Whether a third of the characters belong to languages without spaces between words."""
     some = "".join(texts[:1000])
     return len(WITHOUT_SPACES.findall(some)) > len(some) / 3
 
 
 def telling_words(means: np.ndarray, terms: Sequence[str], n: int) -> list[list[str]]:
-    """The words of each cluster, most telling first: class-based tf-idf, from mean weights of terms (k, t).
+    """The most distinctive words of each cluster: class-based tf-idf, from the mean weights of terms (k, t).
 
         m_jt log(1 + A / Σ_j m_jt),   A the mean over terms of Σ_j m_jt
 

@@ -1,20 +1,20 @@
-"""How much a file may unpack to: a few kilobytes can stand for terabytes, so that is asked before memory is taken."""
+"""A limit on the size of unpacked files: a few kilobytes can unpack to terabytes."""
 
 import math
 import os
 from pathlib import Path
 
-MIN_LIMIT, MAX_RATIO = 2**28, 100  # bytes that any file may become, and how many times its own size
+MIN_LIMIT, MAX_RATIO = 2**28, 100  # size in bytes that any file may unpack to, and the largest multiple of its own size
 VARIABLE = "DIFFCLUST_UNPACK_GB"
 
 
 class UnpacksTooLarge(ValueError):
-    """A file unpacks to more than it may."""
+    """A file unpacks to more than the limit."""
 
 
 def unpack_limit(packed: int) -> int:
-    """Bytes that a file of `packed` bytes may become: a hundred times as many, at least 256 MiB, or the gigabytes that
-    the environment variable DIFFCLUST_UNPACK_GB says."""
+    """The limit for a file of `packed` bytes: a hundred times as many, at least 256 MiB, or the gigabytes in the
+    environment variable DIFFCLUST_UNPACK_GB."""
     said = os.environ.get(VARIABLE)
     if not said:
         return max(MIN_LIMIT, MAX_RATIO * packed)
@@ -28,7 +28,7 @@ def unpack_limit(packed: int) -> int:
 
 
 def check_unpacked(path: Path, packed: int, unpacked: int) -> None:
-    """Refuse a file of `packed` bytes that becomes more than it may."""
+    """Raise if a file of `packed` bytes unpacks to more than the limit."""
     if unpacked > unpack_limit(packed):
         raise UnpacksTooLarge(
             f"{path}: its {_said(packed)} become {_said(unpacked)} or more, over the limit of "
