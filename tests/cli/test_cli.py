@@ -416,8 +416,10 @@ def test_strict_is_an_exit_code_and_the_warnings_are_the_last_lines(run, tmp_pat
     assert json.loads(out)["warnings"]
     assert json.loads(out)["soundness"]["together"] is None  # of a collapse nothing more is asked
     assert diffclust.load(tmp_path / "a").diagnostics_["collapsed"]
-    code, _, err = run("fit", rows_npy(tmp_path, *blobs), "-k", 3, "--out", "b", "--strict", *SHORT)
+    assert json.loads(out)["unchecked"] == ["anything beyond cluster sizes, because the clusters collapsed"]
+    code, out, err = run("fit", rows_npy(tmp_path, *blobs), "-k", 3, "--out", "b", "--strict", *SHORT)
     assert (code, err) == (0, "")
+    assert out.splitlines()[-1].startswith("Not checked: stability, because there was one restart")
 
 
 def test_repairs_are_told_at_the_end(run, tmp_path, blobs):

@@ -10,7 +10,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.preprocessing import normalize
 
 from conftest import SEED
-from diffclust import TELL, CrossMetric, load
+from diffclust import DEC, TELL, CrossMetric, SSCNet, load
+from diffclust.callbacks import StopWhenLabelsSettle
 from diffclust.engine.data import Data
 from diffclust.engine.rows import TensorRows
 from diffclust.engine.run import last_change
@@ -86,13 +87,54 @@ def test_a_good_fit_is_silent_and_has_its_figures(blobs):
     found = model.diagnostics_["soundness"]
     assert found["together"] > 0.95
     assert min(found["stability"]) > 0.95
+    assert model.diagnostics_["unchecked"] == []
+    assert "Not checked" not in model.explain_model().sentence
 
 
 def test_a_short_look_is_not_judged(blobs):
     model = TELL(3, **SETTINGS, epochs=2).fit(blobs[0])
     assert set(model.diagnostics_["soundness"].values()) == {None}
+    assert model.diagnostics_["unchecked"] == [
+        "convergence, stability and neighbouring rows, because 2 epochs are fewer than 20"
+    ]
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_what_was_not_checked_is_said(blobs):
+    X = blobs[0]
+    alone = TELL(3, **SETTINGS, epochs=20).fit(X)
+    assert alone.diagnostics_["unchecked"] == ["stability, because there was one restart (see n_init)"]
+    assert "Not checked: stability, because there was one restart" in alone.explain_model().sentence
+    trained = {**SETTINGS, "network": "auto", "features": "reconstruction"}
+    pretrained = TELL(3, **trained, pretrain_epochs=20, epochs=2).fit(X)
+    assert "convergence, because there were too few epochs of clustering" in pretrained.diagnostics_["unchecked"]
+    few = TELL(3, **SETTINGS, n_init=2, epochs=20).fit(X[:25])
+    assert few.diagnostics_["unchecked"] == ["neighbouring rows, because there are fewer than 10 rows per cluster"]
+    subspaces = SSCNet(3, random_state=SEED, device="cpu", epochs=20, n_init=2).fit(X)
+    assert "neighbouring rows, because clusters of this method are subspaces" in subspaces.diagnostics_["unchecked"]
+    collapsed = TELL(3, **SETTINGS, epochs=20).fit(np.repeat(X[:1], 60, axis=0))
+    assert collapsed.diagnostics_["collapsed"]
+    assert collapsed.diagnostics_["unchecked"] == ["anything beyond cluster sizes, because the clusters collapsed"]
+
+
+def test_a_short_fit_that_ended_by_itself_is_judged():
+    X = np.random.default_rng(SEED).random((200, 10))
+    settings = {**SETTINGS, "n_init": 3, "epochs": 60}
+    callbacks = [StopWhenLabelsSettle(tolerance=1.0, every=3)]
+    for kind, more in ((TELL, {"callbacks": callbacks}), (DEC, {"tolerance": 0.9, "interval": 1})):
+        with pytest.warns(ConvergenceWarning, match="Unstable"):
+            model = kind(8, **settings, **more).fit(X)
+        assert len(model.history_) < 20
+        assert {"stopped", "settled"} & {event for event, _ in model.diagnostics_["events"]}
+        assert not any("stability" in what for what in model.diagnostics_["unchecked"])
+
+
+def test_a_callback_that_ends_the_last_epoch_ends_nothing(blobs):
+    model = TELL(3, **SETTINGS, epochs=3, callbacks=[lambda progress: setattr(progress, "stop", progress.epoch == 2)])
+    assert model.fit(blobs[0]).diagnostics_["events"] == []
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # of the loss, as some seeds have it
 def test_what_a_callback_records_is_no_loss(blobs, tmp_path):
     def watch(progress):
         progress.record["watched"] = -1e6 * progress.epoch

@@ -66,6 +66,15 @@ def test_it_opens_in_silence(browser, images, texts, width, dark):
         assert (sum(map(int, back[4:-1].split(","))) < 200) == dark
 
 
+def test_the_head_says_what_was_not_checked(browser, images):
+    path, model, _ = images
+    browser.open(path)
+    said = browser.run("return document.getElementById('warnings').textContent")
+    assert model.diagnostics_["unchecked"]
+    for what in model.diagnostics_["unchecked"]:
+        assert f"Not checked: {what}." in said
+
+
 def test_the_map_has_every_row(browser, images):
     path, model, X = images
     browser.open(path)

@@ -14,7 +14,7 @@ from sklearn.exceptions import NotFittedError
 from diffclust import TELL, metrics
 from diffclust.callbacks import TrainingRecord
 from diffclust.report.layout import pca
-from diffclust.report.payload import warnings_of
+from diffclust.report.payload import said_of
 from diffclust.report.pictures import value_range
 
 pytest.importorskip("plotly", reason="plotly is not installed: no report to write")
@@ -213,13 +213,15 @@ def test_loss_that_was_not_finite(digits, fitted, tmp_path):
     assert data["losses"]["clustering"]["clustering"][-1] is None
 
 
-def test_what_a_model_says_of_itself_in_any_form():
+def test_what_a_model_says_of_itself(fitted, digits, tmp_path):
     from types import SimpleNamespace
 
-    assert warnings_of(SimpleNamespace()) == []
-    assert warnings_of(SimpleNamespace(diagnostics_=None)) == []
-    assert warnings_of(SimpleNamespace(diagnostics_=["a", "b"])) == ["a", "b"]
-    assert warnings_of(SimpleNamespace(diagnostics_={"warnings": ["a"], "sizes": [1]})) == ["a"]
+    assert said_of(SimpleNamespace(), "warnings") == []
+    assert said_of(SimpleNamespace(diagnostics_={"warnings": ["a"]}), "warnings") == ["a"]
+    assert said_of(SimpleNamespace(diagnostics_={"warnings": ["a"]}), "unchecked") == []  # as older models have it
+    data, _ = content(fitted.report(tmp_path / "r.html", digits[0], layout="PCA"))
+    assert data["summary"]["warnings"] == fitted.diagnostics_["warnings"]
+    assert data["summary"]["unchecked"] == fitted.diagnostics_["unchecked"] != []
 
 
 @pytest.mark.parametrize("kind", ["rows", "sparse", "tensor", "one cluster", "few rows", "colour"])

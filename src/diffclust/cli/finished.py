@@ -55,6 +55,7 @@ class FinishedFit:
             "columns": None if reading is None else {each.name: each.description for each in reading.columns},
             "clusters": self.clusters,
             "soundness": found["soundness"],
+            "unchecked": found["unchecked"],
             "warnings": found["warnings"],
         }
 
@@ -77,6 +78,8 @@ class FinishedFit:
         print(f"Saved to {out}: the cluster of every row is in labels.csv there.")
         print(f"Next: 'diffclust report {out}' writes a page about it, 'diffclust explain {out} --row 0' says why a")
         print(f"row is in its cluster, 'diffclust predict {out} NEW --out labels.csv' labels the rows of another file.")
+        for what in found["unchecked"]:
+            print(f"Not checked: {what}.")
 
     def named_clusters(self) -> list[list[str]]:
         named = zip(self.estimator.names_, self.clusters, strict=True)

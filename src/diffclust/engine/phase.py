@@ -230,7 +230,10 @@ class Phase:
         self.history.append({"phase": self.name, "epoch": epoch, **losses, **self.model.extra_metrics()})
         if all(map(math.isfinite, losses.values())):
             self.model.after_epoch(epoch, self.data)
-            self.over = self._run_callbacks(epoch, losses) or self.model.finished
+            stopped = self._run_callbacks(epoch, losses)
+            if stopped and self.name == "clustering" and self.epoch < self.epochs:
+                self.model.note("stopped", f"A callback ended training after {self.epoch} of {self.epochs} epochs.")
+            self.over = stopped or self.model.finished
             every = max(SNAPSHOT_EVERY, math.ceil(SNAPSHOT_STEPS / self.data.steps))
             if epoch % every == every - 1 and not self.over:
                 self.last_finite.keep()

@@ -22,7 +22,7 @@ from .runtime import seeded
 COLLAPSED, UNEXPLAINED = 0.02, 0.5
 SAVED_FIGURES = ("seed", "history", "terms", "inertia", "scatter", "clustering_loss", "reconstruction", "temperature")
 TEMPERATURE_ROWS = 10_000  # rows the temperature is fitted on
-EVENTS_WITHOUT_WARNING = ("repaired", "settled", "fallback")  # events that went well
+EVENTS_WITHOUT_WARNING = ("repaired", "settled", "stopped", "fallback")  # events that went well
 
 
 @dataclass(eq=False)

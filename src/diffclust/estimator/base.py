@@ -78,8 +78,8 @@ class PrototypeClusterer(
         n_iter_: the number of clustering epochs.
         runs_: a dict per restart: labels, history, losses, seed.
         seed_: the seed of the restart that was kept.
-        diagnostics_: cluster sizes, repairs, reasons to doubt the result ("warnings"), and how the number of clusters
-            was found.
+        diagnostics_: cluster sizes, repairs, reasons to doubt the result ("warnings"), what was not checked
+            ("unchecked"), and how the number of clusters was found.
         model_: the `nn.Module`, usable on its own.
         n_features_in_: number of columns of X.
         feature_names_in_: names of the columns, if X had names.
@@ -270,8 +270,8 @@ class PrototypeClusterer(
     ) -> dict[str, Any]:
         """The fitted attributes that depend on the run, with warnings about it and how far the given knowledge
         holds."""
-        soundness = check_result(run, runs, data, by_distance=self.by_distance)
-        diagnostics = {**run.diagnostics(), "soundness": soundness}
+        checks = check_result(run, runs, data, by_distance=self.by_distance)
+        diagnostics = {**run.diagnostics(), **checks._asdict()}
         if choice is not None:
             diagnostics["number"] = choice._asdict()
         if knowledge.facts is not None:

@@ -1,8 +1,9 @@
 """Label-free checks of a fit. Each reason to doubt the result is added to the events of the run.
 
-Four checks are made if the fit had enough epochs: whether the loss had stopped falling; whether the other restarts find
-the same clusters; and, on a sample of rows in the units of the network, whether neighbouring rows share a cluster more
-often than the cluster sizes alone would give, and about as often as with k-means on the same values.
+Four checks are made if the fit had enough epochs or ended by itself: whether the loss had stopped falling; whether the
+other restarts find the same clusters; and, on a sample of rows in the units of the network, whether neighbouring rows
+share a cluster more often than the cluster sizes alone would give, and about as often as with k-means on the same
+values. What could not be checked is listed as well.
 """
 
 import math
@@ -19,7 +20,8 @@ from ..engine.run import Run, last_change
 from ..nn.kmeans import kmeans
 from .stability import compared
 
-MIN_EPOCHS = 20  # fits with fewer epochs, of all phases together, are not checked
+MIN_EPOCHS = 20  # fits with fewer epochs, of all phases together, are not checked unless they ended by themselves
+ENDED = {"settled", "stopped", "fallback"}  # events of a fit that did not need all its epochs
 STILL_FALLING = 0.05  # relative fall of the loss between the last two tenths of the epochs: training ended too early
 DISSOLVED = 0.5  # a cluster with less stability is not found again (Hennig)
 MAX_ROWS, MAX_VALUES = 1000, 4_000_000  # largest sample of rows, and its largest number of values
@@ -30,8 +32,15 @@ KMEANS_INIT = 4  # n_init of that k-means
 ROWS_PER_CLUSTER = 10  # sampled rows per cluster: with fewer, most neighbours are in other clusters anyway
 
 
-def check_result(best: Run, runs: Sequence[Run], data: Data, *, by_distance: bool) -> dict[str, Any]:
-    """Compute the figures for `diagnostics_["soundness"]`, and add the resulting warnings to the events of the run.
+class Checks(NamedTuple):
+    """`diagnostics_["soundness"]` and `diagnostics_["unchecked"]`."""
+
+    soundness: dict[str, Any]
+    unchecked: list[str]  # what was not checked, and why
+
+
+def check_result(best: Run, runs: Sequence[Run], data: Data, *, by_distance: bool) -> Checks:
+    """Compute the figures, and add the resulting warnings to the events of the run.
 
     Args:
         best: the run that was kept.
@@ -40,18 +49,31 @@ def check_result(best: Run, runs: Sequence[Run], data: Data, *, by_distance: boo
         by_distance: whether clusters of the method are neighbourhoods, so that a comparison with k-means makes sense.
     """
     found: dict[str, Any] = {"change": None, "stability": None, "together": None, "kmeans": None}
-    if len(best.history) < MIN_EPOCHS or best.collapsed:
-        return found
-    if not {event.kind for event in best.events} & {"fallback", "settled", "collapse", "interrupted"}:
+    kinds = {event.kind for event in best.events}
+    if best.collapsed:
+        return Checks(found, ["anything beyond cluster sizes, because the clusters collapsed"])
+    if len(best.history) < MIN_EPOCHS and not kinds & ENDED:
+        few = f"{len(best.history)} epochs are fewer than {MIN_EPOCHS}"
+        return Checks(found, [f"convergence, stability and neighbouring rows, because {few}"])
+    unchecked = []
+    if not kinds & {"fallback", "settled", "collapse", "interrupted"}:
         found["change"] = last_change(best.history, best.terms)
+        if found["change"] is None:
+            unchecked.append("convergence, because there were too few epochs of clustering")
     others = [run.labels for run in runs if run.seed != best.seed]
     if others:
         found["stability"] = compared(best.labels, others, len(best.centers)).clusters.tolist()
+    else:
+        unchecked.append("stability, because there was one restart (see n_init)")
     beside = compare_with_kmeans(best.model, data, best.labels, len(best.centers), best.seed) if by_distance else None
     if beside is not None:
         found["together"], found["kmeans"] = beside.together
+    elif not by_distance:
+        unchecked.append("neighbouring rows, because clusters of this method are subspaces")
+    elif len(best.centers) > 1:
+        unchecked.append(f"neighbouring rows, because there are fewer than {ROWS_PER_CLUSTER} rows per cluster")
     best.events.extend(_doubts(found, best.sizes.tolist()))
-    return found
+    return Checks(found, unchecked)
 
 
 def _doubts(found: dict[str, Any], sizes: list[int]) -> list[Event]:

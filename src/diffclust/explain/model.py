@@ -37,6 +37,7 @@ class ModelExplanation:
     stopped: str | None
     repaired: int
     warnings: list[str]
+    unchecked: list[str]
     runs: list[dict[str, Any]]
 
     @property
@@ -59,6 +60,7 @@ class ModelExplanation:
             said.append(f"It is the best of {len(self.runs)} restarts by the label-free rule.")
         said.append(f"{self.repaired} dead centres were repaired." if self.repaired else "Nothing had to be repaired.")
         said += [f"Warning: {text}" for text in self.warnings]
+        said += [f"Not checked: {what}." for what in self.unchecked]
         return " ".join(said)
 
     def __str__(self) -> str:
@@ -68,7 +70,7 @@ class ModelExplanation:
         """Everything, as plain lists and numbers."""
         names = (
             "method", "parts", "centers_read_from_weights", "losses", "epochs", "change", "converged", "stopped",
-            "repaired", "warnings", "runs", "sentence",
+            "repaired", "warnings", "unchecked", "runs", "sentence",
         )  # fmt: skip
         return {name: words.plain(getattr(self, name)) for name in names}
 
@@ -110,6 +112,7 @@ def explain_model(estimator: Any) -> ModelExplanation:
         stopped=next((why for kind, why in found["events"] if kind == "settled"), None),
         repaired=found["repaired"],
         warnings=list(found["warnings"]),
+        unchecked=list(found.get("unchecked", [])),
         runs=[
             {name: run[name] for name in ("seed", "scatter", "clustering_loss", "inertia") if name in run}
             | {"effective_clusters": run["diagnostics"]["effective_clusters"]}

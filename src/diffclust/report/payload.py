@@ -81,7 +81,8 @@ def summary(material: Material, about_model: str, repaired: int) -> dict[str, An
     return {
         "sentence": sentence,
         "model": about_model,
-        "warnings": warnings_of(material.estimator),
+        "warnings": said_of(material.estimator, "warnings"),
+        "unchecked": said_of(material.estimator, "unchecked"),
         "repaired": repaired,
         "tiles": [
             ["rows", f"{len(census.labels):,}", "all of them clustered"],
@@ -93,10 +94,10 @@ def summary(material: Material, about_model: str, repaired: int) -> dict[str, An
     }
 
 
-def warnings_of(estimator: Any) -> list[str]:
-    """What the model says of itself: `diagnostics_`, or the warnings in it."""
-    said = getattr(estimator, "diagnostics_", None) or []
-    return [str(line) for line in (said.get("warnings", []) if isinstance(said, Mapping) else said)]
+def said_of(estimator: Any, name: str) -> list[str]:
+    """Lines of `diagnostics_`; an older model may have none."""
+    said = getattr(estimator, "diagnostics_", None)
+    return [str(line) for line in said.get(name, [])] if isinstance(said, Mapping) else []
 
 
 def points(material: Material, layout: Layout, stays: np.ndarray | None) -> dict[str, Any]:
