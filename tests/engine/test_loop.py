@@ -308,3 +308,55 @@ def test_a_method_without_a_model_says_so(blobs):
 
     with pytest.raises(NotImplementedError, match="Empty has no build_model"):
         Empty(3).fit(blobs[0])
+
+
+class Turns(Trainable):
+    """Takes turns by epochs, as a subclass says."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(1, 1)
+        self.turn = False
+
+    def before_epoch(self, epoch, data):
+        self.turn = self.graph_key = epoch % 2 == 1
+
+    def loss(self, batch):
+        own = self.layer(batch.x / 100).square().mean()
+        return {"clustering": own, "reconstruction": own}
+
+
+class NoGradient(Turns):
+    """As a reconstruction alone, without a network."""
+
+    def loss(self, batch):
+        return {name: value.detach() if self.turn else value for name, value in super().loss(batch).items()}
+
+
+class LeftOut(Turns):
+    def loss(self, batch):
+        losses = super().loss(batch)
+        return {"reconstruction": losses["reconstruction"]} if self.turn else losses
+
+
+class AtRest(Turns):
+    def loss(self, batch):
+        losses = super().loss(batch)
+        return {**losses, "clustering": losses["clustering"].detach()} if self.turn else losses
+
+
+def take_turns(toy, stack):
+    """Two runs, one after the other or as one; an inherited `stack_key` would not do."""
+    toy.stack_key = lambda model: toy.__name__
+    models = [toy(), toy()]
+    phases = [Phase("clustering", m, data(8), torch.optim.SGD(m.parameters(), 0.01), 3) for m in models]
+    return train(phases, (0, 1), stack=stack)[0]
+
+
+@pytest.mark.parametrize("stack", [False, True])
+def test_a_loss_that_breaks_its_promise_is_told_which(stack):
+    with pytest.raises(ValueError, match=r"no term of `loss` has a gradient: NoGradient .* epoch 1 .*`network_learns`"):
+        take_turns(NoGradient, stack)
+    with pytest.raises(ValueError, match="the same names in every epoch, one of them 'clustering': in epoch 1 "):
+        take_turns(LeftOut, stack)
+    assert all(record["clustering"] > 0 for record in take_turns(AtRest, stack))

@@ -98,7 +98,8 @@ class Trainable(nn.Module, ABC):
         return batch
 
     @abstractmethod
-    def loss(self, batch: Batch) -> Losses: ...
+    def loss(self, batch: Batch) -> Losses:
+        """The method's own terms: the same names in every epoch. A term that rests is detached."""
 
     def losses(self, batch: Batch) -> Losses:
         """All terms that a step minimises: `loss`, and the terms that a kind of model adds for every method."""

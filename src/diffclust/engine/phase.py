@@ -203,10 +203,20 @@ class Phase:
                 for parameter in group["params"]:
                     parameter.grad = None
             learnt = [value for value in losses.values() if value.requires_grad]
-            if learnt or not self.model.frozen_parts:  # otherwise nothing is trained by gradients in this step
-                torch.autograd.backward(learnt or list(losses.values()))  # of their sum
+            if self.learns_by_gradients(any_gradient=bool(learnt)):
+                torch.autograd.backward(learnt)  # of their sum
         with self.fusion.arithmetic():
             self.apply_gradients(batch, losses)
+
+    def learns_by_gradients(self, any_gradient: bool) -> bool:
+        """Whether a step has gradients to take. It may have none only where the model says that a part is frozen."""
+        if not any_gradient and not self.model.frozen_parts:
+            raise ValueError(
+                f"no term of `loss` has a gradient: {type(self.model).__name__} has nothing to learn in epoch "
+                f"{self.epoch} of {self.name}. If the network does not learn (see `network_learns`), the centres must "
+                "learn in every epoch; a part that rests is named in `frozen_parts`."
+            )
+        return any_gradient
 
     def apply_gradients(self, batch: Batch, losses: Losses) -> None:
         """The part of a step after the backward pass."""
@@ -226,6 +236,7 @@ class Phase:
 
     def end_epoch(self) -> None:
         epoch, losses = self.epoch, self.means()
+        self._check_terms(list(losses))
         self.terms = list(losses)
         self.history.append({"phase": self.name, "epoch": epoch, **losses, **self.model.extra_metrics()})
         if all(map(math.isfinite, losses.values())):
@@ -247,6 +258,17 @@ class Phase:
         totals = self.totals[self.model.step_key]
         sums = total(torch.stack(list(totals.values())))
         return dict(zip(totals, (sums / self.data.steps).tolist(), strict=True))
+
+    def _check_terms(self, terms: list[str]) -> None:
+        """Raise if the loss has other terms than in the epoch before, apart from the engine's own for neighbours, which
+        rests with the network."""
+        before, now = (set(each) - {"neighbours"} for each in (self.terms, terms))
+        if self.terms and before != now:
+            raise ValueError(
+                f"`loss` must return the same names in every epoch, one of them 'clustering': in epoch {self.epoch} of "
+                f"{self.name}, {type(self.model).__name__} returned {', '.join(sorted(now))}, before that "
+                f"{', '.join(sorted(before))}. A term that rests is detached: `.detach()`."
+            )
 
     def _run_callbacks(self, epoch: int, losses: dict[str, float]) -> bool:
         """Run the callbacks, and return whether one asked to stop. Restarts that run side by side share them, so one

@@ -94,7 +94,7 @@ class Stack:
             objective = torch.stack(list(losses.values())).sum()
         wanted = {name: weight for name, weight in self.weights.items() if weight.requires_grad}
         gradients: Sequence[Tensor | None] = [None] * len(wanted)
-        if objective.requires_grad or not first.model.frozen_parts:  # otherwise there is nothing to train
+        if first.learns_by_gradients(any_gradient=objective.requires_grad):
             gradients = torch.autograd.grad(objective, list(wanted.values()), allow_unused=True)
         # in the memory layout of the weights, as fused optimisers require
         known = {name: g.contiguous() for name, g in zip(wanted, gradients, strict=True) if g is not None}
