@@ -69,23 +69,48 @@ class Balanced(diffclust.DCN):
     """A method with a term of the mean assignment of a batch, which is over the rows of all processes."""
 
     mean = staticmethod(parallel.batch_mean)
+    size, begins = 1.0, 0  # of the term, and the epoch in which it begins
 
     def build_model(self, autoencoder, n_samples):
         model = super().build_model(autoencoder, n_samples)
-        own = model.loss
+        own, begin, factor = model.loss, model.before_epoch, torch.zeros(())
+
+        def before_epoch(epoch, data):
+            begin(epoch, data)
+            factor.fill_(self.size if epoch >= self.begins else 0)
 
         def loss(batch):
             q = torch.softmax(-model.clusters.distances(model.embed(batch.x)), dim=1)
-            return {**own(batch), "balance": self.mean(q).square().sum()}
+            return {**own(batch), "balance": factor * self.balance(q)}
 
-        model.loss = loss
+        model.before_epoch, model.loss = before_epoch, loss
         return model
+
+    def balance(self, q):
+        return self.mean(q).square().sum()
 
 
 class Careless(Balanced):
     """The same with a mean over the rows that one process has."""
 
     mean = staticmethod(lambda q: q.mean(0))
+
+
+class CarelessLater(Careless):
+    """The same with a term that is small, and zero in the first epoch."""
+
+    size, begins = 0.001, 1
+
+
+class Undefined(Balanced):
+    """An entropy by p log p, which is NaN where p is zero."""
+
+    def balance(self, q):
+        p = torch.softmax(1e4 * q, dim=1)
+        return -(p * p.log()).sum(1).mean()
+
+
+CARELESS = ("Careless", "CarelessLater")
 
 
 @contextlib.contextmanager
@@ -103,7 +128,7 @@ def fits():
     """(name, estimator, data)"""
     for name in DIVISIBLE:
         yield name, build(getattr(diffclust, name)), rows()
-    for method in (Balanced, Careless):
+    for method in (Balanced, Careless, CarelessLater):
         yield method.__name__, build(method), rows()
     # slowly: rounding turns a ReLU here and there, and at the usual rate of Adam that soon shows, in one process too
     yield "TELL conv", diffclust.TELL(4, network=narrow_conv(), lr=1e-4, **SETTINGS), images()
