@@ -4,6 +4,9 @@ So two steps of one `graph_key` must find the same values, and the same tensors,
 watched on the CPU, where nothing is recorded: a flag that `before_epoch` turns, a number that a hook counts up or a
 tensor that it replaces instead of filling fails here, and not silently on a GPU."""
 
+from types import SimpleNamespace
+
+import numpy as np
 import pytest
 import torch
 from sklearn.exceptions import ConvergenceWarning
@@ -12,6 +15,7 @@ from torch import nn
 from conftest import ESTIMATORS, train, ways
 from diffclust import AEKMeans
 from diffclust.engine.data import Batch, Data
+from diffclust.engine.guard import Guard
 from diffclust.engine.model import Trainable
 from diffclust.engine.phase import Phase
 from diffclust.engine.rows import TensorRows
@@ -23,6 +27,8 @@ CURE = (
     "To let a part rest, name it in `frozen_parts`, which is part of the key; never switch requires_grad."
 )
 OF_PYTHON = ("__dict__", "__class__")
+# what is in them is not looked at: a module that is not the model's own, a class, the guard, which acts between epochs
+CLOSED = (nn.Module, type, Guard)
 OF_MODULES = ("_parameters", "_buffers", "_modules")  # what is in them is watched by its own name
 
 
@@ -66,18 +72,22 @@ class Reads:
         if self.found.setdefault(key, value) != value:
             self.frozen.add(f"{self.names[id(module)]}{name}")
 
-    def fingerprint(self, value):
-        """Plain values as they are, tensors by their place, other objects by their identity."""
+    def fingerprint(self, value, around=()):
+        """Plain values as they are, tensors by their place, other objects by their identity and what is in them."""
         if value is None or isinstance(value, (bool, int, float, complex, str, bytes, torch.dtype, torch.device)):
             return type(value), value
         if isinstance(value, (list, tuple)):
-            return type(value), tuple(map(self.fingerprint, value))
+            return type(value), tuple(self.fingerprint(each, around) for each in value)
         if isinstance(value, dict):
-            return type(value), tuple((k, self.fingerprint(v)) for k, v in value.items())
+            return type(value), tuple((k, self.fingerprint(v, around)) for k, v in value.items())
         self.kept.append(value)
         if isinstance(value, torch.Tensor):
             return value.data_ptr(), value.shape, value.requires_grad
-        return id(value)
+        if isinstance(value, np.ndarray):
+            return id(value), value.tobytes()
+        if isinstance(value, CLOSED) or id(value) in around or not hasattr(value, "__dict__"):
+            return id(value)
+        return id(value), self.fingerprint(vars(value), (*around, id(value)))
 
     def step(self, phase, step):
         modules = dict(phase.model.named_modules())
@@ -179,6 +189,31 @@ class InAList(Flag):
         return {"loss": (1 + self.turns[0]) * super().loss(batch)["loss"]}
 
 
+class InAnObject(Toy):
+    """Which refers to itself, as objects may."""
+
+    def __init__(self):
+        super().__init__()
+        self.now = SimpleNamespace(turn=0, seen=[np.zeros(1)])
+        self.now.itself = self.now
+
+    def before_epoch(self, epoch, data):
+        self.now.turn = epoch % 2
+
+    def loss(self, batch):
+        return {"loss": (1 + self.now.turn) * super().loss(batch)["loss"]}
+
+
+class InAnArray(InAnObject):
+    def before_epoch(self, epoch, data):
+        self.now.seen[0] += 1
+
+
+class InAnObjectOfTensors(InAnObject):
+    def before_epoch(self, epoch, data):
+        self.target.fill_(epoch)
+
+
 class SwitchedOff(Toy):
     """Lets its layer rest by `requires_grad`, which a recorded step has settled for good."""
 
@@ -237,6 +272,9 @@ class Decaying(Flag):
     [
         (Flag, {"turn"}),
         (InAList, {"turns"}),
+        (InAnObject, {"now"}),
+        (InAnArray, {"now"}),
+        (InAnObjectOfTensors, set()),
         (SwitchedOff, {"layer.bias"}),
         (Counting, {"turn"}),
         (OfALayer, {"layer.sharpness"}),
