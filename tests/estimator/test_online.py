@@ -10,13 +10,16 @@ import pytest
 import scipy.sparse as sp
 import torch
 import torch.nn.functional as F
+from sklearn.datasets import make_blobs
 from sklearn.exceptions import NotFittedError
 from sklearn.metrics import adjusted_rand_score
 from torch.utils.data import DataLoader, TensorDataset
 
 import diffclust
-from conftest import ESTIMATORS, Stream, learns_network_online, quick_settings
+from conftest import ESTIMATORS, SEED, Stream, learns_network_online, quick_settings
 from diffclust import DCN, TELL, AEKMeans, DeepKMeans, KMeansNet, metrics
+from diffclust.methods import Method
+from diffclust.methods.deep_kmeans import DeepKMeansModel
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
@@ -358,6 +361,95 @@ def test_the_encoder_learns_whoever_had_the_last_turn(online, blobs, epochs):
     after = list(model.model_.autoencoder.encoder.parameters())
     assert not any(torch.equal(one, other) for one, other in zip(before, after, strict=True)), "see freeze_centers"
     assert model.model_.clusters.weight.shape == centers.shape
+
+
+@pytest.fixture(scope="module")
+def overlapping():
+    """Rows of three clusters that overlap, so that soft assignments have gradients."""
+    return make_blobs(120, 6, centers=3, cluster_std=4.0, center_box=(-4, 4), random_state=SEED)[0].astype(np.float32)
+
+
+def learnt_differently(model, X, folder):
+    """Names of the weights in which a fitted model and its saved copy differ after they learnt from the same batch."""
+    model.save(folder)
+    again = diffclust.load(folder, device="cpu")
+    before = {name: value.clone() for name, value in model.model_.state_dict().items()}
+    for each in (model, again):
+        each.partial_fit(X, learn_network=True)
+    state, other = model.model_.state_dict(), again.model_.state_dict()
+    moved = max((state[name] - before[name]).abs().max() for name in state if "encoder" in name)
+    assert moved > 0
+    return {name for name, value in other.items() if not value.allclose(state[name], rtol=0, atol=1e-3 * float(moved))}
+
+
+SAME = "a schedule of the last epoch lives on in the fitted model: set it in `freeze_centers`, or keep it in a buffer."
+
+
+@pytest.mark.parametrize("epochs", [3, 4])
+def test_a_saved_copy_learns_as_the_fitted_model_does(online, overlapping, epochs, tmp_path):
+    """Whoever had the last turn: what is not saved must not matter."""
+    model = online(3, epochs=epochs, features="reconstruction").fit(overlapping[:90])
+    if not learns_network_online(model):
+        pytest.skip("its network does not learn online")
+    assert not learnt_differently(model, overlapping[60:], tmp_path / "m"), SAME
+
+
+class TurningModel(DeepKMeansModel):
+    """The network and the centres learn in even epochs only from the reconstruction, and from both in odd ones."""
+
+    turn = True
+
+    def before_epoch(self, epoch, data):
+        super().before_epoch(epoch, data)
+        self.turn = self.graph_key = epoch % 2 == 1
+
+    def loss(self, batch):
+        losses = super().loss(batch)
+        return losses if self.turn else {**losses, "clustering": losses["clustering"].detach()}
+
+
+class Unfrozen(DeepKMeans):
+    kind = TurningModel
+
+    def build_model(self, autoencoder, n_samples):
+        return self.kind(autoencoder, self.build_clusters(autoencoder), self)
+
+
+class FrozenModel(TurningModel):
+    def freeze_centers(self):
+        super().freeze_centers()
+        self.turn = True
+
+
+class Frozen(Unfrozen):
+    kind = FrozenModel
+
+
+class AnnealedModel(FrozenModel):
+    """Anneals a plain number, which is not saved."""
+
+    sharpness = 1.0
+
+    def before_epoch(self, epoch, data):
+        super().before_epoch(epoch, data)
+        self.sharpness = self.graph_key = 0.5**epoch
+
+    def loss(self, batch):
+        losses = super().loss(batch)
+        return {**losses, "clustering": self.sharpness * losses["clustering"]}
+
+
+class Annealed(Unfrozen):
+    kind = AnnealedModel
+
+
+@pytest.mark.parametrize(("trap", "found"), [(Unfrozen, True), (Annealed, True), (Frozen, False)])
+def test_a_schedule_that_lives_on_would_show(trap, found, overlapping, tmp_path, monkeypatch):
+    entry = Method(trap.__name__, trap.__name__, __name__, "", "")
+    monkeypatch.setattr(Method, "load", lambda method: globals()[method.estimator])
+    monkeypatch.setattr("diffclust.saving.load.METHODS", (entry,))
+    model = trap(3, features="reconstruction", **{**quick_settings("DeepKMeans"), "epochs": 3}).fit(overlapping[:90])
+    assert bool(learnt_differently(model, overlapping[60:], tmp_path / "m")) == found
 
 
 def test_a_network_that_cannot_learn_from_a_batch(blobs, digits):
