@@ -1,4 +1,7 @@
 import copy
+import inspect
+import subprocess
+import sys
 from functools import partial
 
 import pytest
@@ -6,9 +9,9 @@ import torch
 from torch import nn
 
 from diffclust.engine.accelerate import adadelta
-from diffclust.engine.accelerate.adadelta import Adadelta, _advance, _advance_at_once, _move_at_once
+from diffclust.engine.accelerate.adadelta import FusedAdadelta, _advance, _advance_at_once, _move_at_once
 from diffclust.engine.accelerate.launch import has_triton
-from diffclust.engine.optimizers import make_optimizer
+from diffclust.engine.optimizers import OPTIMIZERS, make_optimizer
 
 
 @pytest.fixture
@@ -39,7 +42,7 @@ def _large(request, monkeypatch):
 def test_adadelta_is_torchs(network, device):
     other = copy.deepcopy(network).to(device)
     network = network.to(device)
-    ours = losses(network, Adadelta(network.parameters(), lr=1.0), 30, device)
+    ours = losses(network, FusedAdadelta(network.parameters(), lr=1.0), 30, device)
     assert ours == pytest.approx(losses(other, torch.optim.Adadelta(other.parameters(), lr=1.0), 30, device), rel=1e-4)
     assert ours[-1] < 0.9 * ours[0]
 
@@ -48,10 +51,10 @@ def test_adadelta_is_torchs(network, device):
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
 def test_its_state_travels(network, device):
     network = network.to(device)
-    first = Adadelta(network.parameters(), lr=1.0)
+    first = FusedAdadelta(network.parameters(), lr=1.0)
     losses(network, first, 5, device)
     copied = copy.deepcopy(network)
-    second = Adadelta(copied.parameters(), lr=1.0)
+    second = FusedAdadelta(copied.parameters(), lr=1.0)
     second.load_state_dict(copy.deepcopy(first.state_dict()))
     plain = copy.deepcopy(network)
     third = torch.optim.Adadelta(plain.parameters(), lr=1.0)
@@ -106,3 +109,35 @@ def test_settings_of_a_callable_stay(network):
     twin = copy.deepcopy(network)
     plain = torch.optim.Adam(twin.parameters(), lr=0.002, eps=1e-4)
     assert losses(network, optimizer, 20, "cpu") == pytest.approx(losses(twin, plain, 20, "cpu"), rel=1e-4)
+
+
+STEPS = """
+import sys, torch
+from diffclust.engine.optimizers import OPTIMIZERS, make_optimizer
+
+network = torch.nn.Linear(3, 2)
+for name in OPTIMIZERS:
+    for _ in range(2):
+        optimizer = make_optimizer(network, name, None)
+        network(torch.ones(4, 3)).square().mean().backward()
+        optimizer.step()
+    optimizer.load_state_dict(optimizer.state_dict())
+print("torch._dynamo" in sys.modules)
+"""
+
+
+def test_none_imports_torchs_compiler():
+    """It would take a second of the first fit."""
+    assert subprocess.run([sys.executable, "-c", STEPS], capture_output=True, text=True, check=True).stdout == "False\n"
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_they_are_torchs(network, name):
+    twin = copy.deepcopy(network)
+    ours = make_optimizer(network, name, 0.01)
+    kind = next(each for each in type(ours).__mro__ if each.__module__.startswith("torch."))
+    given = {key: value for key, value in ours.param_groups[0].items() if key in inspect.signature(kind).parameters}
+    plain = kind(twin.parameters(), **{key: value for key, value in given.items() if key not in ("params", "fused")})
+    assert isinstance(ours, kind)
+    assert losses(network, ours, 10, "cpu") == pytest.approx(losses(twin, plain, 10, "cpu"), rel=1e-4)
+    assert ours.state_dict()["state"].keys() == plain.state_dict()["state"].keys()

@@ -12,7 +12,6 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any, NamedTuple
 
-IMPORTED_LATE = ("torch.optim", "torch._dynamo")  # when the first optimizer is created
 POLL_SECONDS = 0.2  # how often the time limit is checked
 
 
@@ -102,8 +101,6 @@ def import_methods() -> None:
         import_module(module, "diffclust.baselines")
     for method in {method.module for method in (*METHODS, *TRANSDUCTIVE)}:
         import_module(f".{method}", "diffclust.methods")
-    for module in IMPORTED_LATE:
-        import_module(module)
 
 
 def work(connection: Connection, inputs: RunInputs) -> None:

@@ -6,19 +6,22 @@ from functools import partial
 import torch
 from torch.optim import Optimizer
 
-from .accelerate.adadelta import Adadelta
+from ..nn.optimizers import SGD, Adagrad, Adam, AdamW, RMSprop
+from .accelerate.adadelta import FusedAdadelta
 from .model import Trainable
 
 OPTIMIZERS: dict[str, tuple[Callable[..., Optimizer], float]] = {
-    "adadelta": (Adadelta, 1.0),
-    "adadelta-keras": (partial(Adadelta, rho=0.95, eps=1e-7), 1.0),  # torch has 0.9 and 1e-6
-    "adagrad": (torch.optim.Adagrad, 1e-2),
-    "adam": (torch.optim.Adam, 1e-3),
-    "adamw": (torch.optim.AdamW, 1e-3),
-    "momentum": (partial(torch.optim.SGD, momentum=0.9), 1e-2),
-    "rmsprop": (torch.optim.RMSprop, 1e-3),
-    "sgd": (torch.optim.SGD, 1e-1),
+    "adadelta": (FusedAdadelta, 1.0),
+    "adadelta-keras": (partial(FusedAdadelta, rho=0.95, eps=1e-7), 1.0),  # torch has 0.9 and 1e-6
+    "adagrad": (Adagrad, 1e-2),
+    "adam": (Adam, 1e-3),
+    "adamw": (AdamW, 1e-3),
+    "momentum": (partial(SGD, momentum=0.9), 1e-2),
+    "rmsprop": (RMSprop, 1e-3),
+    "sgd": (SGD, 1e-1),
 }
+FUSED = (torch.optim.Adam, torch.optim.AdamW, Adam, AdamW)
+FUSED_ON_GPU = (torch.optim.SGD, SGD)
 
 
 def make_optimizer(model: Trainable, wish: str | Callable[..., Optimizer], lr: float | None) -> Optimizer | None:
@@ -42,5 +45,5 @@ def _at_once(build: Callable[..., Optimizer], on_gpu: bool) -> Callable[..., Opt
     """Use the fused form of Adam, and of SGD on a GPU, unless the caller chose a form."""
     kind, said = (build.func, build.keywords) if isinstance(build, partial) else (build, {})
     free = said.keys().isdisjoint(("fused", "foreach", "differentiable"))
-    known = kind in (torch.optim.Adam, torch.optim.AdamW) or (on_gpu and kind is torch.optim.SGD)
+    known = kind in FUSED or (on_gpu and kind in FUSED_ON_GPU)
     return partial(build, fused=True) if free and known else build

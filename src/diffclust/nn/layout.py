@@ -15,6 +15,7 @@ from .cluster import ClusterLayer
 from .kmeans import kmeans
 from .neighbours import NeighbourGraph, neighbour_loss
 from .ops import one_hot
+from .optimizers import Adam
 
 MAX_STEPS = 300  # largest number of steps; n rows get at most n
 FIRST_LR = 0.5  # learning rate of the first step, in units of about the distance of neighbours; it falls to zero
@@ -33,7 +34,7 @@ def compute_layout(z: Tensor, graph: NeighbourGraph | None = None) -> Tensor:
     graph = graph or NeighbourGraph.of(z, metric="euclidean")
     with torch.enable_grad():
         places = ((z - z.mean(0)) / z.std().clamp_min(torch.finfo(z.dtype).tiny)).detach().requires_grad_()
-        optimizer = torch.optim.Adam([places], FIRST_LR)
+        optimizer = Adam([places], FIRST_LR)
         everyone = torch.arange(n, device=z.device)
         for step in range(steps):
             optimizer.param_groups[0]["lr"] = FIRST_LR * (1 - step / steps)

@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ...nn import optimizers
 from .launch import has_triton, launch
 from .side_stream import SideStream, runs_alone
 
@@ -13,7 +14,7 @@ BLOCK = 1024  # numbers per program of the kernel
 LAUNCH_ALONE_FROM = 2**16  # numbers of a parameter, from which on a launch of its own pays
 
 
-class Adadelta(torch.optim.Adadelta):
+class FusedAdadelta(optimizers.Adadelta):
     """torch's Adadelta, with fewer passes over the memory. On a GPU each moment is one tensor for all parameters, so a
     step takes a dozen launches for any number of parameters, and three with Triton. With Triton, a large parameter has
     a launch of its own that reads and writes each number once."""
