@@ -1,5 +1,6 @@
 """On a GPU the recorded step computes what the plain one computes."""
 
+import threading
 from dataclasses import fields
 
 import numpy as np
@@ -196,6 +197,31 @@ def test_a_module_that_cannot_be_recorded_runs_as_it_is(method, images):
     torch.manual_seed(0)
     on_cpu = method(4, network=Stubborn(), device="cpu", **settings).fit(images / 255)
     assert model.history_[-1]["epoch"] == on_cpu.history_[-1]["epoch"]
+
+
+def test_predicting_in_another_thread_does_not_disturb_recording(images, counted):
+    """The other thread takes new memory from the device and waits for it all the time."""
+    settings = {"pretrain_epochs": 25, "epochs": 25, "random_state": 0, "device": "cuda", "batch_size": 64}
+    other = TELL(4, **settings | {"epochs": 2, "pretrain_epochs": 2}).fit(images)
+    expected, ended, errors = other.predict(images), threading.Event(), []
+
+    def predict():
+        try:
+            while not ended.is_set():
+                torch.cuda.empty_cache()
+                assert (other.predict(images) == expected).all()
+        except BaseException as error:
+            errors.append(error)
+
+    reader = threading.Thread(target=predict, daemon=True)
+    reader.start()
+    for network in ("dense", "conv", "dense", "conv"):
+        model = TELL(4, network=network, **settings).fit(images)
+        assert not [event for event in model.diagnostics_["events"] if event[0] == "not-captured"]
+    ended.set()
+    reader.join(60)
+    assert not errors
+    assert counted
 
 
 def test_short_fits_are_not_recorded(method, images, counted):

@@ -124,7 +124,9 @@ class StepRunner:
         for _, randomness in members:
             graph.register_generator_state(randomness.cuda)
         torch.cuda.synchronize(self.device)
-        with members[0][1].borrowed(), torch.cuda.graph(graph, pool=pool, stream=self.side):
+        # "thread_local": what other threads do meanwhile, such as predicting, neither fails nor spoils the graph
+        recording = torch.cuda.graph(graph, pool=pool, stream=self.side, capture_error_mode="thread_local")
+        with members[0][1].borrowed(), recording:
             trunk = torch.cuda.current_stream(self.device)
             first, *others = self._branches(members)
             streams = [torch.cuda.Stream(self.device) for _ in others]
