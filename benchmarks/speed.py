@@ -3,10 +3,11 @@
     python benchmarks/speed.py --device cuda                     # MNIST's size, batch 256, one run and five restarts
     python benchmarks/speed.py --device cpu --rows 4096
     python benchmarks/speed.py --precisions bf16 --deterministic # the price of the same bits every time
+    python benchmarks/speed.py --networks --methods dcn dkm      # other methods with their defaults, in bf16
 
-All in one process, one after the other; the images are noise, since time does not depend on them. An epoch's time
-is the median over the later half, so that warm-up is not in it (it has a column of its own); on a CPU, which other
-work disturbs, the fastest.
+All in one process, one after the other; the images are ten patterns and noise, since time does not depend on them. An
+epoch's time is the median over the later half, so that warm-up is not in it (it has a column of its own); on a CPU,
+which other work disturbs, the fastest.
 """
 
 import argparse
@@ -28,8 +29,13 @@ from diffclust.engine.phase import Progress
 from diffclust.engine.rows import TensorRows
 from diffclust.engine.runtime import autocast
 from diffclust.estimator.networks import build
+from diffclust.methods import METHODS
 
 BATCH = 256
+
+
+class EndedEarly(RuntimeError):
+    """Fewer epochs than a time can be read from."""
 
 
 def wait(device: str) -> None:
@@ -39,6 +45,8 @@ def wait(device: str) -> None:
 
 def per_epoch(stamps: list[float], device: str) -> tuple[float, float]:
     """Seconds an epoch, and what the first epochs took beyond it. Two epochs are one turn of TELL."""
+    if len(stamps) < 6:
+        raise EndedEarly(f"the fit ended by itself after {len(stamps) - 1} epochs")
     turns = [(b - a) / 2 for a, b in zip(stamps[:-2], stamps[2:], strict=True)]
     settled = min(turns[2:]) if device == "cpu" else statistics.median(turns[len(turns) // 2 :])
     return settled, stamps[4] - stamps[0] - 4 * settled
@@ -58,12 +66,20 @@ def our_dcn(images: Tensor, device: str, epochs: int) -> list[float]:
     return timed(build, images, 1, epochs)
 
 
+def of_method(images: Tensor, estimator: str, device: str, epochs: int) -> list[float]:
+    settings = {"pretrain_epochs": 20, "epochs": 3000, "precision": "bf16", "device": device, "random_state": 0}
+    method = getattr(diffclust, estimator)
+    for name in {"tolerance", "repair"} & method().get_params().keys():
+        settings[name] = 0 if name == "tolerance" else False  # so that no method ends by itself
+    return timed(functools.partial(method, 10, **settings), images, 1, epochs)
+
+
 def timed(build: Callable[..., Any], images: Tensor, restarts: int, epochs: int) -> list[float]:
-    """When each epoch of the last restart ended; the fit is broken off after `epochs`."""
+    """When each epoch of clustering of the last restart ended; the fit is broken off after `epochs`."""
     stamps = [time.perf_counter()]
 
     def note(progress: Progress) -> None:
-        if progress.restart == restarts - 1:
+        if progress.restart == restarts - 1 and progress.phase == "clustering":
             wait(progress.data.device.type)
             stamps.append(time.perf_counter())
         progress.stop = progress.epoch == epochs - 1
@@ -132,7 +148,7 @@ def measure(name: str, device: str, work: Callable[[], list[float]], yardstick: 
         torch.cuda.reset_peak_memory_stats()
     try:
         seconds, warm_up = per_epoch(work(), device)
-    except ImportError as error:
+    except (ImportError, EndedEarly) as error:
         print(f"{name:34}not run: {error}")
         return float("inf")
     peak = f"{torch.cuda.max_memory_reserved() / 2**30:10.2f}" if device == "cuda" else ""
@@ -146,15 +162,18 @@ def main() -> None:
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--rows", type=int, default=70_000)
     parser.add_argument("--epochs", type=int, default=12)
-    parser.add_argument("--networks", nargs="+", default=["conv", "dense"])
+    parser.add_argument("--networks", nargs="*", default=["conv", "dense"])
+    parser.add_argument("--methods", nargs="*", default=[], help="names, as `diffclust methods` lists them")
     parser.add_argument("--restarts", nargs="+", type=int, default=[1, 5])
     parser.add_argument("--precisions", nargs="+", default=["float32", "bf16"])
     parser.add_argument("--deterministic", action="store_true", help="our runs once more with deterministic=True")
     wish = parser.parse_args()
     device, epochs = wish.device, wish.epochs
-    warnings.simplefilter("ignore")  # noise has no clusters
-    noise = torch.Generator().manual_seed(0)
-    images = torch.randint(0, 256, (wish.rows, 1, 28, 28), dtype=torch.uint8, generator=noise)
+    warnings.simplefilter("ignore")  # fits that are broken off
+    generator = torch.Generator().manual_seed(0)
+    patterns = torch.randint(0, 128, (10, 1, 28, 28), generator=generator)
+    noise = torch.randint(0, 128, (wish.rows, 1, 28, 28), generator=generator)
+    images = (patterns.repeat(-(-wish.rows // 10), 1, 1, 1)[: wish.rows] + noise).byte()
     where = torch.cuda.get_device_name() if device == "cuda" else f"{torch.get_num_threads()} CPU threads"
     print(f"{wish.rows} images 28x28, batch {BATCH}, torch {torch.__version__}, {where}")
     print(f"{'':34}{'s/epoch':>9}{'ratio':>8}{'warm-up s':>11}{'peak GiB' if device == 'cuda' else '':>10}")
@@ -175,6 +194,14 @@ def main() -> None:
             peer = measure("dense, clustpy's DCN, float32", device, work, float("inf"))
             work = functools.partial(our_dcn, images, device, epochs)
             measure("dense, diffclust's DCN, float32", device, work, peer)
+    estimators = {method.name: method.estimator for method in METHODS}
+    for name in wish.methods:
+        measure(
+            f"{name}, defaults, bf16",
+            device,
+            functools.partial(of_method, images, estimators[name], device, epochs),
+            float("inf"),
+        )
     print("ratio: how many times faster than the fastest plain loop above, for as many runs; of DCN, than clustpy's")
 
 
