@@ -362,7 +362,7 @@ def test_directions_jump_where_only_the_weights_are_normalised():
     layer = ClusterLayer(5, 10, alpha=TELL_ALPHA, sphere=True)
     road = adadelta_on_w(layer, sphere_batches(200), gradient=False, weights=True)
     angles = degrees_between_steps(road)
-    assert angles.amax() > 45
+    assert angles.amax() > 30  # at least 42 in each of three hundred seeds
     assert angles[100:].amax(1).median() > 10
 
 
