@@ -4,6 +4,7 @@ import ast
 import re
 import runpy
 from graphlib import CycleError, TopologicalSorter
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -71,6 +72,31 @@ def within(name, *packages):
 def test_what_is_imported_is_there(imports):
     assert all(target in MODULES for ours, _ in imports.values() for target in ours)
     assert imports["engine.phase"][0] >= {"nn.autoencoders", "engine.data"}  # that they are found at all
+
+
+def missing_names(tree):
+    """What is imported from the package and is not there."""
+    for node in statements(tree):
+        if isinstance(node, ast.ImportFrom) and node.level == 0 and node.module.split(".")[0] == "diffclust":
+            home = node.module.removeprefix("diffclust").strip(".")
+            for alias in node.names:
+                is_module = f"{home}.{alias.name}".strip(".") in MODULES
+                if home not in MODULES or not (is_module or hasattr(import_module(node.module), alias.name)):
+                    yield f"{node.module}: {alias.name}"
+
+
+@pytest.mark.parametrize("folder", ["benchmarks", "docs", "examples"])
+def test_scripts_import_what_is_there(folder):
+    """No test runs most of them, and other packages that they need may not be installed."""
+    scripts = sorted((ROOT / folder).glob("*.py"))
+    assert scripts
+    found = {script.name: list(missing_names(ast.parse(script.read_text()))) for script in scripts}
+    assert {name: missing for name, missing in found.items() if missing} == {}
+
+
+def test_a_name_that_is_not_there_would_be_seen():
+    lines = "from diffclust import nn", "from diffclust.nn.kmeans import kmeans, means", "from diffclust.no import a"
+    assert list(missing_names(ast.parse("\n".join(lines)))) == ["diffclust.nn.kmeans: means", "diffclust.no: a"]
 
 
 def loop_in(graph):

@@ -339,6 +339,13 @@ class LeftOut(Turns):
         return {"reconstruction": losses["reconstruction"]} if self.turn else losses
 
 
+class Unsaid(LeftOut):
+    """As on a CPU, where nothing fails without a `graph_key`."""
+
+    def before_epoch(self, epoch, data):
+        self.turn = epoch % 2 == 1
+
+
 class AtRest(Turns):
     def loss(self, batch):
         losses = super().loss(batch)
@@ -359,4 +366,6 @@ def test_a_loss_that_breaks_its_promise_is_told_which(stack):
         take_turns(NoGradient, stack)
     with pytest.raises(ValueError, match="the same names in every epoch, one of them 'clustering': in epoch 1 "):
         take_turns(LeftOut, stack)
+    with pytest.raises(ValueError, match="in epoch 1 of clustering, Unsaid returned reconstruction, before that clus"):
+        take_turns(Unsaid, stack)
     assert all(record["clustering"] > 0 for record in take_turns(AtRest, stack))

@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -228,6 +228,7 @@ class Phase:
             self.optimizer.step()
         self.model.after_step(batch)
         totals = self.totals.setdefault(self.model.step_key, {})
+        self._check_terms(totals, losses)
         for name, value in losses.items():
             if name not in totals:
                 totals[name] = torch.zeros((), device=value.device)
@@ -236,7 +237,7 @@ class Phase:
 
     def end_epoch(self) -> None:
         epoch, losses = self.epoch, self.means()
-        self._check_terms(list(losses))
+        self._check_terms(self.terms, losses)
         self.terms = list(losses)
         self.history.append({"phase": self.name, "epoch": epoch, **losses, **self.model.extra_metrics()})
         if all(map(math.isfinite, losses.values())):
@@ -259,15 +260,15 @@ class Phase:
         sums = total(torch.stack(list(totals.values())))
         return dict(zip(totals, (sums / self.data.steps).tolist(), strict=True))
 
-    def _check_terms(self, terms: list[str]) -> None:
-        """Raise if the loss has other terms than in the epoch before, apart from the engine's own for neighbours, which
-        rests with the network."""
-        before, now = (set(each) - {"neighbours"} for each in (self.terms, terms))
-        if self.terms and before != now:
+    def _check_terms(self, before: Collection[str], now: Collection[str]) -> None:
+        """Raise if the loss has other terms than `before`, where there are any, apart from the engine's own for
+        neighbours, which rests with the network."""
+        expected, returned = (sorted(set(each) - {"neighbours"}) for each in (before, now))
+        if before and returned != expected:
             raise ValueError(
                 f"`loss` must return the same names in every epoch, one of them 'clustering': in epoch {self.epoch} of "
-                f"{self.name}, {type(self.model).__name__} returned {', '.join(sorted(now))}, before that "
-                f"{', '.join(sorted(before))}. A term that rests is detached: `.detach()`."
+                f"{self.name}, {type(self.model).__name__} returned {', '.join(returned)}, before that "
+                f"{', '.join(expected)}. A term that rests is detached: `.detach()`."
             )
 
     def _run_callbacks(self, epoch: int, losses: dict[str, float]) -> bool:

@@ -1,9 +1,11 @@
 """Kernels are compiled ahead, by other processes, and found by those who launch them."""
 
+import threading
+
 import pytest
 import torch
 
-from diffclust.engine.accelerate.launch import can_rehearse, rehearsal
+from diffclust.engine.accelerate.launch import can_rehearse, launch, rehearsal
 from diffclust.engine.accelerate.side_stream import SideStream, runs_alone, side_by_side
 from diffclust.engine.accelerate.sphere import FusedSphere
 from diffclust.nn.cluster import PlainSphere
@@ -26,17 +28,56 @@ def test_on_a_cpu_nothing_is_aside():
     assert side.main is None
 
 
-@pytest.mark.gpu
-def test_a_rehearsal_compiles_and_runs_nothing(tmp_path, monkeypatch):
+class Kernel:
+    """Remembers what was done with it."""
+
+    def __init__(self):
+        self.done = []
+
+    def __getitem__(self, grid):
+        return lambda *arguments, **options: self.done.append("run")
+
+    def warmup(self, *arguments, **options):
+        self.done.append("collected")
+
+
+@pytest.fixture
+def knobs(tmp_path, monkeypatch):
     if not can_rehearse():
         pytest.skip("needs a Triton with knobs")
     from triton import knobs
 
     monkeypatch.setattr(knobs.cache, "dir", str(tmp_path))
-    sphere, x = FusedSphere(), torch.randn(5, 300, device="cuda")  # a width that no other test has
+    return knobs
+
+
+def test_other_threads_run_their_kernels_during_a_rehearsal(knobs, monkeypatch):
+    monkeypatch.setattr("diffclust.engine.accelerate.launch._compile", lambda collected: None)
+    ours, theirs, hooks = Kernel(), Kernel(), []
+
+    def use(kernel):
+        launch(kernel, (1,), torch.ones(1))
+        hooks.append(knobs.runtime.jit_cache_hook(compile={"specialization_data": ""}))  # True: do not compile
+
     with rehearsal():
-        sphere.unit_rows(x)
+        use(ours)
+        other = threading.Thread(target=use, args=[theirs])
+        other.start()
+        other.join()
+    launch(ours, (1,), torch.ones(1))
+    assert (ours.done, theirs.done, hooks) == (["collected", "run"], ["run"], [True, False])
+
+
+@pytest.mark.gpu
+def test_a_rehearsal_compiles_and_runs_nothing(knobs, tmp_path):
+    """Neither forward nor backward."""
+    sphere, x = FusedSphere(), torch.randn(5, 300, device="cuda", requires_grad=True)  # a width that no other test has
+    with rehearsal():
+        torch.autograd.grad(sphere.unit_rows(x).sum(), x)
     kernels = sorted(tmp_path.rglob("*.cubin"))
-    assert [kernel.stem for kernel in kernels] == ["unit_rows"]
-    torch.testing.assert_close(sphere.unit_rows(x), PlainSphere().unit_rows(x))
+    assert sorted(kernel.stem for kernel in kernels) == ["unit_rows", "unit_rows_gradient"]
+    ours, plain = sphere.unit_rows(x), PlainSphere().unit_rows(x)
+    torch.testing.assert_close(ours, plain)
+    weights = torch.randn_like(x)
+    torch.testing.assert_close(*(torch.autograd.grad((y * weights).sum(), x)[0] for y in (ours, plain)))
     assert sorted(tmp_path.rglob("*.cubin")) == kernels

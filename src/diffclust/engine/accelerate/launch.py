@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,13 @@ from .side_stream import runs_alone
 
 FOLDER = Path(__file__).parent
 MAX_PROCESSES = 16  # processes that compile
-_rehearsing = False
+
+
+class _Thread(threading.local):
+    rehearsing = False
+
+
+_this_thread = _Thread()
 
 
 @functools.cache
@@ -47,7 +54,7 @@ def launch(kernel: Any, grid: tuple[int, ...], *arguments: Any, **options: Any) 
     """`kernel[grid](...)` on the device of the first argument; inside `rehearsal` nothing is run."""
     options |= {"PDL": True, "launch_pdl": True} if runs_alone() and _can_overlap() else {"PDL": False}
     with torch.cuda.device_of(arguments[0]):  # Triton takes the current device
-        if _rehearsing:
+        if _this_thread.rehearsing:
             kernel.warmup(*arguments, grid=grid, **options)
         else:
             kernel[grid](*arguments, **options)
@@ -61,22 +68,24 @@ def can_rehearse() -> bool:
 @contextlib.contextmanager
 def rehearsal() -> Iterator[None]:
     """A context in which kernels are not launched but collected; at its end those that are not in Triton's cache are
-    compiled by several processes. Compiling them one by one at their first launch takes five times as long."""
+    compiled by several processes. Compiling them one by one at their first launch takes five times as long. Kernels of
+    other threads, which may predict meanwhile, are launched as ever."""
     from triton import knobs  # missing in old versions
 
-    global _rehearsing
     found: dict[str, None] = {}
 
     def note(compile: dict[str, Any], **_: Any) -> bool:
-        found[compile["specialization_data"]] = None
-        return True  # do not compile now
+        if _this_thread.rehearsing:
+            found[compile["specialization_data"]] = None
+        return _this_thread.rehearsing  # then it is not compiled now
 
     before, knobs.runtime.jit_cache_hook = knobs.runtime.jit_cache_hook, note
-    _rehearsing = True
+    _this_thread.rehearsing = True
     try:
-        yield
+        with torch.autograd.set_multithreading_enabled(False):  # a backward pass belongs to this thread, too
+            yield
     finally:
-        _rehearsing, knobs.runtime.jit_cache_hook = False, before
+        _this_thread.rehearsing, knobs.runtime.jit_cache_hook = False, before
     _compile(list(found))
 
 
