@@ -54,6 +54,23 @@ def test_embedding(model, digits):
         plot.embedding(model, X, color="size", layout="PCA")
 
 
+def test_embedding_takes_columns_of_a_part_of_a_table(table, frame):
+    part = frame[::2]
+    known = pd.Series(["old", "new", None] * 50, dtype=object)[::2]
+    figure = plot.embedding(table, part, layout="PCA", color=known, captions=pd.Series(range(150))[::2])
+    assert {trace.name: len(trace.x) for trace in figure.data} == dict.fromkeys(["old", "new", "None"], 25)
+    assert sorted(int(text.split("<br>")[1]) for trace in figure.data for text in trace.text) == list(part.index)
+
+
+def test_a_cluster_has_its_colour_whatever_the_rows(table, frame):
+    def colours(rows):
+        data = plot.embedding(table, rows, layout="PCA").data
+        return {trace.name: trace.marker.color for trace in data}
+
+    without_first = frame[table.labels_ != 0]
+    assert colours(without_first) == {name: tone for name, tone in colours(frame).items() if name != "0"}
+
+
 def test_the_shade_is_that_of_the_report(model, digits, tmp_path):
     X, _ = digits
     figure = plot.embedding(model, X, layout="PCA", sample=40)
