@@ -104,6 +104,8 @@ def test_the_tree(table, digits):
     a, b = table.hierarchy_[0, :2].astype(int)  # the first merge stands on its two clusters
     lowest = min(figure.data, key=lambda line: max(line.y))
     assert {lowest.x[0], lowest.x[-1]} == {leaves[f"cluster {a}"], leaves[f"cluster {b}"]}
+    start, end = figure.layout.xaxis.range
+    assert all(start < x < end for line in figure.data for x in line.x)
     with pytest.raises(ValueError, match="no tree"):
         plot.tree(TELL(1, network="identity", epochs=1, random_state=0).fit(np.eye(5, dtype=np.float32)))
 
@@ -207,6 +209,9 @@ def test_training(model, record, digits):
     assert [len(frame.data[1].x) for frame in figure.frames] == [0, 0, 4, 4]
     assert figure.frames[-1].data[1].marker.symbol == "star"
     assert len(figure.layout.sliders[0].steps) == 4
+    for axis, name in ((figure.layout.xaxis, "x"), (figure.layout.yaxis, "y")):
+        shown = np.concatenate([points[name] for frame in figure.frames for points in frame.data])
+        assert axis.range[0] < shown.min() < shown.max() < axis.range[1]
     other = KMeansNet(4, pretrain_epochs=1, epochs=1, random_state=0).fit(digits[0])
     with pytest.raises(ValueError, match="no frames of this fit"):
         plot.training(TrainingRecord(), other)
