@@ -176,7 +176,7 @@ def test_centers(model, table):
     assert np.allclose(shown, model.inverse_transform(model.cluster_centers_), atol=1 / 255)
     bars = plot.centers(table)
     assert np.allclose(bars.data[1].y, table.cluster_centers_[1], rtol=1e-4)
-    assert list(bars.data[0].x) == list(table.feature_names_in_)
+    assert list(bars.data[0].x) == [escape(name) for name in table.feature_names_in_]
 
 
 def test_row_and_cluster(model, table, digits, frame):
