@@ -225,6 +225,16 @@ def test_confusion():
     assert f"{100 * metrics.accuracy(y, labels):.1f} %" in figure.layout.title.text
 
 
+def test_runs_that_failed_have_no_dot(tmp_path):
+    lines = "method,seed,silhouette,seconds\nslow,0,,60\nkmeans,0,0.25,0.1\nkmeans,1,0.24,0.1\nother,0,,60\n"
+    (tmp_path / "runs.csv").write_text(lines)
+    runs = pd.read_csv(tmp_path / "runs.csv").to_dict("records")
+    (dots,) = plot.comparison(runs).data
+    assert (dots.name, list(dots.y)) == ("kmeans", [25, 24])
+    with pytest.raises(ValueError, match="No run has a score"):
+        plot.comparison(runs[:1])
+
+
 def test_a_missing_extra_is_named(model, digits, monkeypatch):
     monkeypatch.setitem(sys.modules, "plotly.graph_objects", None)
     with pytest.raises(ImportError, match=r'A plot needs plotly: pip install "diffclust\[report\]"'):
