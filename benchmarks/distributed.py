@@ -28,7 +28,7 @@ import torch.distributed as dist
 from sklearn.exceptions import ConvergenceWarning
 
 import diffclust
-from diffclust.engine.accelerate.capture import Steps
+from diffclust.engine.accelerate.capture import StepRunner
 
 RESULTS = Path(__file__).parent / "results" / "distributed.csv"
 COMMON = {"random_state": 0, "augment": None, "pretrain_epochs": 0}
@@ -86,8 +86,8 @@ def work(folder: Path, name: str, device: str, epochs: int, uncaptured: bool) ->
     if device == "cpu":
         torch.set_num_threads(1)
     if uncaptured:
-        begin = Steps.__init__
-        Steps.__init__ = lambda self, device, **options: begin(self, device, **{**options, "capture": False})
+        begin = StepRunner.__init__
+        StepRunner.__init__ = lambda self, device, **options: begin(self, device, **{**options, "capture": False})
     estimator, X, about = cases(folder)[name]
     traffic, marks, shape = Traffic(), [], [0, 0]
 

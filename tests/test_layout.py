@@ -4,6 +4,8 @@ import ast
 import re
 import runpy
 from graphlib import CycleError, TopologicalSorter
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -162,3 +164,14 @@ def test_every_module_says_what_it_is_for():
     purposes = runpy.run_path(str(ROOT / "docs" / "modules.py"))["purposes"]()
     assert purposes["engine/loop.py"] == "The training loop."
     assert [name for name, purpose in purposes.items() if not 10 < len(purpose) <= 120] == []
+
+
+@pytest.mark.parametrize("folder", ["benchmarks", "docs", "examples"])
+def test_scripts_import_names_that_exist(folder):
+    for path in sorted((Path(__file__).parents[1] / folder).glob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and f"{node.module}.".startswith("diffclust."):
+                module = import_module(node.module)
+                for alias in node.names:
+                    inner = hasattr(module, "__path__") and find_spec(f"{node.module}.{alias.name}")
+                    assert hasattr(module, alias.name) or inner, f"{path.name}: {node.module} has no {alias.name}"
