@@ -195,6 +195,7 @@ def test_the_command(works, refused, tmp_path):
     said = works(*drift, "--out", "drift.html")
     assert "60 later rows and 60 earlier ones" in " ".join(said.split())
     assert "income" in (tmp_path / "drift.html").read_text()
+    assert f"drift.html: {Path('drift.html').stat().st_size / 1000:.0f} kB" in said  # 0.0 MB
     said = works("report", "runs/january", "runs/february", "february.csv")
     assert "of 60 rows stay" in " ".join(said.split())
     assert (tmp_path / "runs/january/comparison.html").exists()
