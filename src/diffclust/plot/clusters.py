@@ -51,7 +51,7 @@ def curves(estimator: Any, X: Any, *, columns: int = 4) -> Any:
     go = graph_objects()
     found = curves_of(Census.of(Subject.of(estimator, X)))
     if found is None:
-        raise ValueError("The rows are no curves: of these, columns that stand side by side are alike.")
+        raise ValueError("The rows are not curves, whose columns are alike where they stand side by side.")
     k, names = len(found.means), [escape(name) for name in found.names]
     wide = min(columns, k)
     titles = [f"Cluster {j}" for j in range(k)]

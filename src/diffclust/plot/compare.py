@@ -15,7 +15,8 @@ def comparison(runs: Sequence[Mapping[str, Any]]) -> Any:
     """Every run of `diffclust compare` as a dot, its score over its seconds; the methods with the best runs first.
 
     Args:
-        runs: the lines of its .csv file, numbers as numbers; the score is ACC where there are labels, else silhouette.
+        runs: the lines of its .csv file, such as `pandas.read_csv(file).to_dict("records")`; the score is ACC where
+            there are labels, else silhouette.
     """
     score = "ACC" if runs and "ACC" in runs[0] else "silhouette"
     by_method: dict[str, list[Mapping[str, Any]]] = {}
