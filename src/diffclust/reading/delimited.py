@@ -301,7 +301,9 @@ def _are_years(cells: list[str]) -> bool:
 def _stand_above_others(years: list[str], lines: list[list[str]]) -> bool:
     """Whether no column below these years is mostly years, too."""
     columns = list(zip(*(line for line in lines if len(line) == len(years)), strict=True))
-    return bool(columns) and not any(_are_mostly_years(column) for year, column in zip(years, columns) if year)
+    if not columns:
+        return False
+    return not any(_are_mostly_years(column) for year, column in zip(years, columns, strict=True) if year)
 
 
 def _are_mostly_years(cells: Iterable[str]) -> bool:
