@@ -97,7 +97,7 @@ def prepare() -> None:
         Case("TELL", images, {"pretrain_epochs": 1, "epochs": 1}).fit()
 
 
-def without_caller_modes(case: Case, out: Path) -> float:
+def undisturbed(case: Case, out: Path) -> float:
     """Its seconds."""
     began = time.monotonic()
     ends(None, case, out, None)
@@ -139,7 +139,7 @@ def main() -> None:
     chosen, rows = cases(wish.methods), []
     with TemporaryDirectory() as scratch, ProcessPoolExecutor(wish.jobs, FORK, prepare) as pool:
         wholes = [Path(scratch) / f"whole{i}.npz" for i in range(min(len(chosen), wish.fits))]
-        lengths = list(pool.map(without_caller_modes, chosen, wholes))
+        lengths = list(pool.map(undisturbed, chosen, wholes))
         places = [number % len(wholes) for number in range(wish.fits)]
         numbers, seeds = range(wish.fits), [wish.seed] * wish.fits
         given = zip(*((chosen[place], wholes[place], lengths[place]) for place in places), strict=True)

@@ -377,6 +377,22 @@ def test_figures_of_rows_are_means_over_seeds_then_sets(page_writers):
         filled("{{acc rows_more | DCN | r8}}")
 
 
+def test_the_table_of_ssc_and_sscnet_has_the_recorded_figures():
+    runs = pd.read_csv(ROOT / "benchmarks" / "results" / "rows.csv")
+    runs = runs[runs.new_acc.isna()].groupby(["method", "data"])
+    means, seconds = runs[["acc", "nmi"]].mean(), runs.seconds.min()
+    text = (DOCS / "rows_more.head.md").read_text().partition("## SSCNet and SSC")[2]
+    told = {cells[0]: cells[1:] for line in text.splitlines() if len(cells := line.strip("| ").split(" | ")) > 3}
+    sets = [data for data in told if ("SSCNet", data) in means.index]
+    assert len(sets) == 18
+    for place, name in ((1, "SSC"), (2, "SSCNet")):
+        for data in sets:
+            assert told[data][place] == "{:.1f} / {:.1f}".format(*means.loc[name, data])
+        assert told["mean of the eighteen"][place] == "**{:.1f} / {:.1f}**".format(*means.loc[name].mean())
+    for data in sets:
+        assert told[data][3] == ", ".join(f"{seconds[name, data]:.1f}" for name in ("SSC", "SSCNet", "TELL"))
+
+
 def test_the_readme_has_the_figures_of_the_sets_kept_aside(page_writers):
     aside = (
         "TELL had {{acc rows_unseen | TELL, rules before one column of another unit | OTHERS}} (two seeds), "

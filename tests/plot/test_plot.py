@@ -54,6 +54,23 @@ def test_embedding(model, digits):
         plot.embedding(model, X, color="size", layout="PCA")
 
 
+def test_embedding_takes_columns_of_a_part_of_a_table(table, frame):
+    part = frame[::2]
+    known = pd.Series(["old", "new", None] * 50, dtype=object)[::2]
+    figure = plot.embedding(table, part, layout="PCA", color=known, captions=pd.Series(range(150))[::2])
+    assert {trace.name: len(trace.x) for trace in figure.data} == dict.fromkeys(["old", "new", "None"], 25)
+    assert sorted(int(text.split("<br>")[1]) for trace in figure.data for text in trace.text) == list(part.index)
+
+
+def test_a_cluster_has_its_colour_whatever_the_rows(table, frame):
+    def colours(rows):
+        data = plot.embedding(table, rows, layout="PCA").data
+        return {trace.name: trace.marker.color for trace in data}
+
+    without_first = frame[table.labels_ != 0]
+    assert colours(without_first) == {name: tone for name, tone in colours(frame).items() if name != "0"}
+
+
 def test_the_shade_is_that_of_the_report(model, digits, tmp_path):
     X, _ = digits
     figure = plot.embedding(model, X, layout="PCA", sample=40)
@@ -87,6 +104,8 @@ def test_the_tree(table, digits):
     a, b = table.hierarchy_[0, :2].astype(int)  # the first merge stands on its two clusters
     lowest = min(figure.data, key=lambda line: max(line.y))
     assert {lowest.x[0], lowest.x[-1]} == {leaves[f"cluster {a}"], leaves[f"cluster {b}"]}
+    start, end = figure.layout.xaxis.range
+    assert all(start < x < end for line in figure.data for x in line.x)
     with pytest.raises(ValueError, match="no tree"):
         plot.tree(TELL(1, network="identity", epochs=1, random_state=0).fit(np.eye(5, dtype=np.float32)))
 
@@ -157,7 +176,7 @@ def test_centers(model, table):
     assert np.allclose(shown, model.inverse_transform(model.cluster_centers_), atol=1 / 255)
     bars = plot.centers(table)
     assert np.allclose(bars.data[1].y, table.cluster_centers_[1], rtol=1e-4)
-    assert list(bars.data[0].x) == list(table.feature_names_in_)
+    assert list(bars.data[0].x) == [escape(name) for name in table.feature_names_in_]
 
 
 def test_row_and_cluster(model, table, digits, frame):
@@ -190,6 +209,9 @@ def test_training(model, record, digits):
     assert [len(frame.data[1].x) for frame in figure.frames] == [0, 0, 4, 4]
     assert figure.frames[-1].data[1].marker.symbol == "star"
     assert len(figure.layout.sliders[0].steps) == 4
+    for axis, name in ((figure.layout.xaxis, "x"), (figure.layout.yaxis, "y")):
+        shown = np.concatenate([points[name] for frame in figure.frames for points in frame.data])
+        assert axis.range[0] < shown.min() < shown.max() < axis.range[1]
     other = KMeansNet(4, pretrain_epochs=1, epochs=1, random_state=0).fit(digits[0])
     with pytest.raises(ValueError, match="no frames of this fit"):
         plot.training(TrainingRecord(), other)
@@ -201,6 +223,16 @@ def test_confusion():
     assert np.array(figure.data[0].z).tolist() == [[1, 0, 0], [0, 2, 0], [0, 1, 2]]
     assert list(figure.data[0].x) == ["cluster 2", "cluster 0", "cluster 1"]
     assert f"{100 * metrics.accuracy(y, labels):.1f} %" in figure.layout.title.text
+
+
+def test_runs_that_failed_have_no_dot(tmp_path):
+    lines = "method,seed,silhouette,seconds\nslow,0,,60\nkmeans,0,0.25,0.1\nkmeans,1,0.24,0.1\nother,0,,60\n"
+    (tmp_path / "runs.csv").write_text(lines)
+    runs = pd.read_csv(tmp_path / "runs.csv").to_dict("records")
+    (dots,) = plot.comparison(runs).data
+    assert (dots.name, list(dots.y)) == ("kmeans", [25, 24])
+    with pytest.raises(ValueError, match="No run has a score"):
+        plot.comparison(runs[:1])
 
 
 def test_a_missing_extra_is_named(model, digits, monkeypatch):

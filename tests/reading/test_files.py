@@ -256,6 +256,15 @@ def test_a_line_of_years_names_columns_of_other_things(tmp_path, reader, first, 
         assert (list(X.columns) == first.split(",")) == named
 
 
+@pytest.mark.parametrize("rows", [range(30), [f"country {i}" for i in range(30)], range(1990, 2020)])
+def test_years_of_pandas_stand_after_a_blank_above_its_index(tmp_path, rows):
+    table = pd.DataFrame(np.random.default_rng(0).normal(size=(30, 3)), rows, columns=["2001", "2002", "2003"])
+    table.to_csv(tmp_path / "t.csv")
+    X = read(tmp_path / "t.csv").X
+    assert list(X.columns) == list(table.columns)
+    assert np.allclose(np.stack([X[name] for name in X.columns], 1), table)
+
+
 def test_words_without_pandas(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pandas", None)
     X = read(csv_file(tmp_path, "a,b\n1,red\n,blue\n")).X

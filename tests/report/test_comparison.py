@@ -148,7 +148,8 @@ def test_rows_of_a_table_that_moved_are_told_as_the_table_writes_them(tmp_path):
     table = pd.DataFrame({"income": rng.integers(20_000, 90_000, 120), "plan": plan})
     a, b = (TELL(k, random_state=0, **QUICK).fit(table) for k in (2, 4))
     found = compare_models(a, b, table)
-    for captions, start in ((None, ""), ([f"c{i}" for i in range(120)], "c{}: ")):
+    called = pd.Series([f"c{i}" for i in range(120)], index=range(500, 620))  # in the order of the rows
+    for captions, start in ((None, ""), (called, "c{}: ")):
         page = found.report(tmp_path / "c.html", captions=captions).read_text()
         content = json.loads(page.split('<script id="data" type="application/json">')[1].split("</script>")[0])
         assert content["rows"]
@@ -194,6 +195,7 @@ def test_the_command(works, refused, tmp_path):
     said = works(*drift, "--out", "drift.html")
     assert "60 later rows and 60 earlier ones" in " ".join(said.split())
     assert "income" in (tmp_path / "drift.html").read_text()
+    assert f"drift.html: {Path('drift.html').stat().st_size / 1000:.0f} kB" in said  # 0.0 MB
     said = works("report", "runs/january", "runs/february", "february.csv")
     assert "of 60 rows stay" in " ".join(said.split())
     assert (tmp_path / "runs/january/comparison.html").exists()

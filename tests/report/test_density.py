@@ -112,7 +112,8 @@ def test_it_is_in_nobodys_way(browser, sampled, tmp_path):
     browser.open(path)
     n = browser.run(POINTS)
     assert 390 <= n <= 410
-    assert "each step leaves out" in browser.run("return document.getElementById('map-note').textContent")
+    note = browser.run("return document.getElementById('map-note').textContent")
+    assert "its steps hold 90, 70, 50, 30 and 10 % of them" in note
     browser.run("document.getElementById('lasso').click()")
     browser.run("document.getElementById('map').scrollIntoView({block: 'center', behavior: 'instant'})")
     left, top, right, bottom = browser.run(

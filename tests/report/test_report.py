@@ -5,6 +5,7 @@ import re
 import sys
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 import torch
@@ -250,6 +251,13 @@ def test_labels_of_any_kind(fitted, digits, tmp_path):
     for labels in (y.astype(str), [f"class {i}" for i in y], y.astype(object), [f"{i}" if i else 0 for i in y]):
         data, _ = content(fitted.report(tmp_path / "r.html", X, labels, layout="PCA", sample=20))
         assert data["truth"]["scores"]["acc"] == pytest.approx(metrics.accuracy(y, fitted.labels_), abs=1e-3)
+
+
+@pytest.mark.parametrize("name", ["captions", "texts"])
+def test_captions_and_texts_may_be_a_column_of_a_part_of_a_table(fitted, digits, tmp_path, name):
+    column = pd.Series([f"number {i}" for i in range(80)])[::2]
+    data, _ = content(fitted.report(tmp_path / "r.html", digits[0][::2], layout="PCA", **{name: column}))
+    assert data["map"]["caption"] == column.tolist()
 
 
 @pytest.mark.parametrize(("absent", "says"), [("plotly", "A report needs plotly"), ("openTSNE", "needs openTSNE")])

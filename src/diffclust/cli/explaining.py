@@ -149,7 +149,9 @@ def report(
 
 
 def _done(path: Path) -> str:
-    return f"{path}: {path.stat().st_size / 1e6:.1f} MB; open it in any browser, it works offline."
+    size = path.stat().st_size
+    said = f"{size / 1e6:.1f} MB" if size >= 1e5 else f"{size / 1e3:.0f} kB"  # of a comparison
+    return f"{path}: {said}; open it in any browser, it works offline."
 
 
 def _beside(source: Source, shown: Any) -> dict[str, Any]:

@@ -38,7 +38,7 @@ def beside(source: Source, record: "TrainingRecord") -> dict[str, bytes]:
     """The files that are saved together with a model."""
     from ..saving.folder import RECORD, SOURCE
 
-    return {RECORD: record.to_bytes(), SOURCE: _result_settings(source)}
+    return {RECORD: record.to_bytes(), SOURCE: _source_json(source)}
 
 
 def read_source(source: Source, *, features: Collection[str] = (), **as_fitted: Any) -> ReadData:
@@ -121,7 +121,7 @@ def captions_of(estimator: Any, source: Source, shown: Any) -> list[str] | None:
     return called if reading is None else reading.captions(shown) or called
 
 
-def _result_settings(source: Source) -> bytes:
+def _source_json(source: Source) -> bytes:
     named = {"label": source.label, **_known("data", source.data)}
     if source.embeddings is not None:
         named |= _known("embeddings", source.embeddings)

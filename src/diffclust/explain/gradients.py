@@ -18,9 +18,7 @@ from torch import Tensor
 
 PANEL_POINTS = 16  # points of a panel
 HALVINGS = 8  # of the whole way, at most
-ENOUGH_PANELS = (
-    32  # panels of a row, which say together whether halving pays: with a kink or two it depends on where they lie
-)
+ENOUGH_PANELS = 32  # of a row, to say whether halving pays: with a kink or two it depends on where they lie
 MAX_POINTS = 4096  # of a row
 TOLERANCE = 0.005  # completeness error with which a row is done
 CHUNK = 2048  # samples the network sees at a time

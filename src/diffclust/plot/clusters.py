@@ -32,6 +32,7 @@ def centers(estimator: Any, *, columns: int = 10) -> Any:
         displayable(decoded.numpy(), min(0.0, float(decoded.min())), max(1.0, float(decoded.max()))) if images else ()
     )
     names = names_of(estimator, None)
+    names = None if names is None else [escape(name) for name in names]
     for j in range(k):
         where = {"row": j // columns + 1, "col": j % columns + 1}
         if images:
@@ -50,20 +51,20 @@ def curves(estimator: Any, X: Any, *, columns: int = 4) -> Any:
     go = graph_objects()
     found = curves_of(Census.of(Subject.of(estimator, X)))
     if found is None:
-        raise ValueError("The rows are no curves: of these, columns that stand side by side are alike.")
-    k = len(found.means)
+        raise ValueError("The rows are not curves, whose columns are alike where they stand side by side.")
+    k, names = len(found.means), [escape(name) for name in found.names]
     wide = min(columns, k)
     titles = [f"Cluster {j}" for j in range(k)]
     figure = grid(-(-k // wide), wide, subplot_titles=titles, shared_yaxes="all")
     for j in range(k):
         place = {"row": j // wide + 1, "col": j % wide + 1}
-        edges = {"mode": "lines", "line": {"width": 0}, "hoverinfo": "skip", "x": found.names}
+        edges = {"mode": "lines", "line": {"width": 0}, "hoverinfo": "skip", "x": names}
         figure.add_trace(go.Scatter(y=found.low[j], **edges), **place)
         figure.add_trace(
             go.Scatter(y=found.high[j], fill="tonexty", fillcolor="rgba(120, 120, 120, 0.2)", **edges), **place
         )
-        figure.add_trace(go.Scatter(x=found.names, y=found.whole, name="all rows", line_color=GREY), **place)
-        figure.add_trace(go.Scatter(x=found.names, y=found.means[j], name=titles[j], line_color=colour(j)), **place)
+        figure.add_trace(go.Scatter(x=names, y=found.whole, name="all rows", line_color=GREY), **place)
+        figure.add_trace(go.Scatter(x=names, y=found.means[j], name=titles[j], line_color=colour(j)), **place)
     return figure.update_layout(title="Curves", template="plotly_white", showlegend=False)
 
 

@@ -15,13 +15,16 @@ def comparison(runs: Sequence[Mapping[str, Any]]) -> Any:
     """Every run of `diffclust compare` as a dot, its score over its seconds; the methods with the best runs first.
 
     Args:
-        runs: the lines of its .csv file, numbers as numbers; the score is ACC where there are labels, else silhouette.
+        runs: the lines of its .csv file, such as `pandas.read_csv(file).to_dict("records")`; the score is ACC where
+            there are labels, else silhouette.
     """
-    score = "ACC" if "ACC" in runs[0] else "silhouette"
+    score = "ACC" if runs and "ACC" in runs[0] else "silhouette"
     by_method: dict[str, list[Mapping[str, Any]]] = {}
     for run in runs:
-        if run[score] is not None:
+        if run[score] is not None and not np.isnan(run[score]):  # of a run that failed
             by_method.setdefault(run["method"], []).append(run)
+    if not by_method:
+        raise ValueError("No run has a score.")
     figure = graph_objects().Figure()
     for j, (name, own) in enumerate(sorted(by_method.items(), key=lambda item: -max(run[score] for run in item[1]))):
         figure.add_scatter(

@@ -44,6 +44,7 @@ def embedding(
     rows = np.linspace(0, n - 1, min(n, sample)).astype(int)
     z = census.z.cpu().numpy()
     flat = spread_out(z[rows], layout)
+    captions = None if captions is None else list(captions)  # by position, also of a Series
     words = [
         f"row {i}, cluster {census.labels[i]}, probability {census.probability[i]:.3f}"
         + (f"<br>{escape(str(captions[i])[:200])}" if captions is not None else "")
@@ -62,10 +63,13 @@ def embedding(
             raise ValueError(
                 f"color={color!r} should be 'cluster', 'probability', 'stability' or a label for each row."
             )
-        labels = census.labels[rows] if isinstance(color, str) else np.asarray(color)[rows]
+        labels = census.labels if isinstance(color, str) else np.asarray(color)
+        labels = labels.astype(str) if labels.dtype.kind == "O" else labels  # None and words have no order
         for j, label in enumerate(np.unique(labels)):
-            own = np.flatnonzero(labels == label)
-            marker = {"color": colour(j), "size": 6}
+            own = np.flatnonzero(labels[rows] == label)
+            if not len(own):
+                continue
+            marker = {"color": colour(int(label) if isinstance(color, str) else j), "size": 6}
             text = [words[i] for i in own]
             name = escape(str(label))
             figure.add_trace(go.Scatter(x=flat[own, 0], y=flat[own, 1], text=text, name=name, marker=marker, **shown))

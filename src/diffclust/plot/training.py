@@ -40,8 +40,8 @@ def training(record: TrainingRecord, estimator: Any, *, sample: int = 300, layou
         for frame, c in zip(kept, stars, strict=True)
     ]
     final = kept[-1].get("labels")
-    frames = []
-    for frame, flat in zip(kept, follow(clouds, layout), strict=True):
+    frames, maps = [], follow(clouds, layout)
+    for frame, flat in zip(kept, maps, strict=True):
         labels = frame.get("labels", final)
         colours = [colour(int(j)) for j in labels.numpy()[watch]] if labels is not None else FOR
         marks = flat[len(watch) :] if "centers" in frame else np.empty((0, 2))
@@ -60,4 +60,9 @@ def training(record: TrainingRecord, estimator: Any, *, sample: int = 300, layou
     steps = [{"method": "animate", "label": f.name, "args": [[f.name], {"mode": "immediate"}]} for f in frames]
     figure = go.Figure(data=frames[-1].data, frames=frames)
     figure.update_layout(sliders=[{"steps": steps, "active": len(steps) - 1}], showlegend=False)
-    return plane(figure, "How the clusters formed")
+    figure = plane(figure, "How the clusters formed")
+    whole = np.concatenate(maps)  # an axis keeps its range from frame to frame
+    low, high, margin = whole.min(0), whole.max(0), 0.05 * np.ptp(whole, 0)
+    for axis, start, end in zip((figure.layout.xaxis, figure.layout.yaxis), low - margin, high + margin, strict=True):
+        axis.range = [float(start), float(end)]
+    return figure

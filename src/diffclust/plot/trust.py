@@ -59,6 +59,7 @@ def tree(estimator: Any) -> Any:
         )
     places = 5 + 10 * np.arange(len(drawn["ivl"]))  # of the leaves, in scipy's units
     figure.update_xaxes(tickvals=places, ticktext=[f"cluster {j}" for j in drawn["ivl"]], showgrid=False)
+    figure.update_xaxes(range=[0, 10 * len(places)])
     figure.update_yaxes(title="height", rangemode="tozero")
     return figure.update_layout(title="Which clusters are close", template="plotly_white", showlegend=False)
 

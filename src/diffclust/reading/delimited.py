@@ -291,16 +291,19 @@ def _is_header(cells: list[str]) -> bool:
 
 
 def _are_years(cells: list[str]) -> bool:
-    """Whether these may be names of columns, one per year: years in order."""
-    if len(cells) < 2 or not all(cell.isdecimal() and len(cell) == 4 and is_year(float(cell)) for cell in cells):
+    """Whether these may be names of columns, one per year: years in order, perhaps after a blank above row names."""
+    years = cells[1:] if cells[:1] == [""] else cells
+    if len(years) < 2 or not all(cell.isdecimal() and len(cell) == 4 and is_year(float(cell)) for cell in years):
         return False
-    return cells in (sorted(set(cells)), sorted(set(cells), reverse=True))
+    return years in (sorted(set(years)), sorted(set(years), reverse=True))
 
 
 def _stand_above_others(years: list[str], lines: list[list[str]]) -> bool:
     """Whether no column below these years is mostly years, too."""
     columns = list(zip(*(line for line in lines if len(line) == len(years)), strict=True))
-    return bool(columns) and not any(map(_are_mostly_years, columns))
+    if not columns:
+        return False
+    return not any(_are_mostly_years(column) for year, column in zip(years, columns, strict=True) if year)
 
 
 def _are_mostly_years(cells: Iterable[str]) -> bool:

@@ -54,6 +54,7 @@ def captions_of(found: "Comparison", captions: Sequence[str] | None, rows: list[
     values = values_of(found, samples)
     if captions is None:
         return values
+    captions = list(captions)  # by position, also of a Series
     texts = [str(captions[row]) for row in rows]
     reading = getattr(found.subject.estimator, "columns_", None)
     if reading is not None and all(column.kind != "text" for column in reading.used):

@@ -41,6 +41,12 @@ class ReportOptions:
     sample: int = 2000
     layout: Layout = "t-SNE"
 
+    def __post_init__(self) -> None:
+        for name in ("captions", "texts"):  # by position, also of a Series
+            given = getattr(self, name)
+            if given is not None:
+                object.__setattr__(self, name, list(given))
+
     def check(self, n: int, y: Any) -> None:
         """That there is one of each for n rows."""
         for name in ("captions", "texts", "thumbnails"):

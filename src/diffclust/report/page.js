@@ -13,8 +13,9 @@
     for (const what of D.summary.unchecked) notes.push(el("p", { class: "note" }, `Not checked: ${what}.`));
     $("warnings").replaceChildren(...notes);
     $("tiles").replaceChildren(...D.summary.tiles.map(([name, value, note]) => el("div", { class: "tile" }, el("span", {}, name), el("b", {}, value), el("span", {}, note))));
-    const some = M.row.length < D.total ? `${M.row.length.toLocaleString("en")} of ${D.total.toLocaleString("en")} rows, sampled evenly, by ${M.layout} of the embedding.` : `All ${D.total.toLocaleString("en")} rows, by ${M.layout} of the embedding.`;
-    const shade = M.density ? " The shading shows where most of all rows are: each step leaves out another fifth of them." : "";
+    const some = M.row.length < D.total ? `${M.row.length.toLocaleString("en")} of ${D.total.toLocaleString("en")} rows, typical and doubtful ones and evenly spaced others, by ${M.layout} of the embedding.` : `All ${D.total.toLocaleString("en")} rows, by ${M.layout} of the embedding.`;
+    const shares = M.density ? M.density.levels.map((level) => 100 - level) : [];
+    const shade = M.density ? ` The shading shows where most of all rows are: its steps hold ${shares.slice(0, -1).join(", ")} and ${shares.at(-1)} % of them.` : "";
     $("map-note").textContent = `${some}${shade} Point at a row to see it; choose it to see why it is in its cluster.`;
     $("model-sentence").textContent = D.summary.model;
   }
