@@ -49,6 +49,11 @@ def test_public_names_exist():
     assert all(getattr(diffclust, name) is not None for name in diffclust.__all__)
 
 
+def test_a_method_is_public(method):
+    said = f"add {method.__name__} to `__all__` and the imports of diffclust/__init__.py"
+    assert method.__name__ in diffclust.__all__, said
+
+
 @pytest.fixture(scope="module")
 def _fits_to_rows():
     return {}
@@ -165,7 +170,9 @@ def test_fitted_attributes(fitted_images, digits):
     between = ["siamese"] * 3 if isinstance(model, diffclust.SpectralNet) else []
     assert phases == ["pretraining"] * 3 + between + ["clustering"] * 4
     assert all(np.isfinite(record["reconstruction"]) for record in model.history_[:3])
+    assert all("clustering" in record for record in model.history_[-4:]), "call a term of `loss` 'clustering'"
     assert all(np.isfinite(record["clustering"]) for record in model.history_[-4:])
+    assert not {"neighbours", "knowledge"} & model.history_[-1].keys(), "these terms are the engine's"
     assert model.n_features_in_ == 64
     z = model.transform(images).astype(float)
     own = ((z - model.cluster_centers_[model.labels_]) ** 2).sum(1)

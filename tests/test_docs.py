@@ -447,9 +447,13 @@ def test_pictures_are_those_of_the_present_examples(page_writers, monkeypatch):
 def test_every_method_has_its_idea_and_advice(page_writers):
     import xml.etree.ElementTree as ET
 
-    ideas = page_writers["ideas"]
-    assert ideas.IDEAS.keys() == {method.name for method in (*METHODS, *TRANSDUCTIVE)}
+    ideas, index = page_writers["ideas"], (DOCS / "index.md").read_text()
+    names = {method.name for method in (*METHODS, *TRANSDUCTIVE)}
+    assert names - ideas.IDEAS.keys() == set(), "draw them and say when to use them: IDEAS in docs/ideas.py"
+    assert ideas.IDEAS.keys() - names == set()
     for method in (*METHODS, *TRANSDUCTIVE):
+        assert f"(methods/{method.name}.md)" in index, f"{method.name}: add it to the table in docs/index.md"
+        assert f"\nmethods/{method.name}\n" in index, f"{method.name}: add it to the toctree in docs/index.md"
         drawn = re.search(r"<figure.*</figure>", ideas.picture(method.name), re.DOTALL)[0]
         assert ET.fromstring(drawn).find("svg") is not None
         assert "## When to use it\n\n- " in ideas.advice(method.name)

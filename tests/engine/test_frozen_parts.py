@@ -17,6 +17,7 @@ from diffclust.nn.cluster import ClusterLayer
 CPU = torch.device("cpu")
 EPOCHS = (0, 1, 2, 3, 10)
 CURE = "The loss gives the network no gradient in these epochs: set `frozen_parts` in before_epoch, or it moves."
+IDLE = "Nothing learns in these epochs: without a network that learns (`network_learns`), centres must not be frozen."
 
 
 @pytest.fixture
@@ -26,8 +27,17 @@ def data(blobs):
     return data
 
 
+def epochs_of(phase):
+    """The epochs of EPOCHS, each begun."""
+    phase.start()
+    for epoch in EPOCHS:
+        phase.history = [{}] * epoch
+        phase.begin_epoch()
+        yield epoch
+
+
 def moved_against_the_loss(phase):
-    """Epochs in which the network moves although the method's own loss gives it no gradient."""
+    """Epochs in which a weight of the network moves although the method's own loss gives it no gradient."""
     model, own_loss, learns = phase.model, phase.model.loss, []
     weights = list(model.autoencoder.parameters())
 
@@ -36,20 +46,17 @@ def moved_against_the_loss(phase):
         total = sum(losses.values())
         learnt = [w for w in weights if w.requires_grad]
         grads = torch.autograd.grad(total, learnt, retain_graph=True, allow_unused=True) if total.requires_grad else ()
-        learns.append(any(grad is not None for grad in grads))
+        learns.append({id(w) for w, grad in zip(learnt, grads, strict=False) if grad is not None})
         return losses
 
     model.loss = watched
-    phase.start()
     found = []
-    for epoch in EPOCHS:
-        phase.history = [{}] * epoch
-        phase.begin_epoch()
+    for epoch in epochs_of(phase):
         phase.begin_step(0, Randomness(0, CPU))
         before = [weight.detach().clone() for weight in weights]
         phase.step()
-        moved = any(not torch.equal(one, other) for one, other in zip(before, weights, strict=True))
-        found += [epoch] if moved and not learns[-1] else []
+        moved = {id(w) for w, was in zip(weights, before, strict=True) if not torch.equal(w, was)}
+        found += [epoch] if moved - learns[-1] else []
     assert len(learns) == len(EPOCHS)
     return found
 
@@ -62,6 +69,14 @@ def test_a_network_moves_only_where_the_loss_says_so(method, quick, data):
     model = estimator.build_model(estimator.build_autoencoder(data), len(data))
     phase = Phase("clustering", model, data, estimator.build_optimizer(model), 100)
     assert moved_against_the_loss(phase) == [], CURE
+
+
+def test_without_a_network_the_centres_never_rest(method, quick, blobs):
+    data = Data(TensorRows(torch.from_numpy(blobs[0][:60]).float()), CPU, 30)
+    estimator = quick(network="identity")
+    model = estimator.build_model(estimator.build_autoencoder(data), len(data))
+    phase = Phase("clustering", model, data, estimator.build_optimizer(model), 100)
+    assert [epoch for epoch in epochs_of(phase) if "clusters" in model.frozen_parts] == [], IDLE
 
 
 class Careless(ClusterModel):
@@ -79,6 +94,15 @@ class Careless(ClusterModel):
 
     def clustering_loss(self, z):
         return self.clusters.distances(z).amin(1)
+
+
+class DecoderAlone(Careless):
+    """The decoder learns in every epoch, which does not excuse the encoder."""
+
+    def loss(self, batch):
+        z = self.embed(batch.x)
+        back = self.autoencoder.reconstruction_loss(batch.x, z.detach() if self.turn else z)
+        return {**super().loss(batch), "reconstruction": back}
 
 
 class Careful(Careless):
@@ -102,7 +126,10 @@ def phase_of(toy, data, epochs=4):
     return Phase("clustering", model, data, optimizer, epochs)
 
 
-@pytest.mark.parametrize(("toy", "epochs"), [(Careless, [1, 3]), (Careful, []), (AllAtRest, [])])
+TOYS = [(Careless, [1, 3]), (DecoderAlone, [1, 3]), (Careful, []), (AllAtRest, [])]
+
+
+@pytest.mark.parametrize(("toy", "epochs"), TOYS)
 def test_a_network_that_only_seems_to_rest_is_found(toy, epochs, data):
     assert moved_against_the_loss(phase_of(toy, data, 100)) == epochs
 

@@ -43,8 +43,8 @@ class Answer(NamedTuple):
 
 class Trainable(nn.Module, ABC):
     """A loss and hooks around a training step. On a GPU the step is captured once for each `graph_key` and then
-    replayed. So `loss`, `after_backward` and `after_step` must not synchronise with the device or branch on tensor
-    values, and a Python value that they read may change only together with `graph_key`. The other hooks are not
+    replayed. So `prepare`, `loss`, `after_backward` and `after_step` must not synchronise with the device or branch on
+    tensor values, and a Python value that they read may change only together with `graph_key`. The other hooks are not
     captured and may do all of this."""
 
     def __init__(self) -> None:
@@ -94,12 +94,14 @@ class Trainable(nn.Module, ABC):
         self.finished = state["finished"]
 
     def prepare(self, batch: Batch) -> Batch:
-        """The input of `loss` for a batch; random numbers may be drawn here."""
+        """The input of `loss` for a batch; random numbers may be drawn here, by torch: others would be those of the
+        captured step for ever."""
         return batch
 
     @abstractmethod
     def loss(self, batch: Batch) -> Losses:
-        """The method's own terms: the same names in every epoch. A term that rests is detached."""
+        """The method's own terms: the same names in every epoch, one of them "clustering". A term that rests is
+        detached."""
 
     def losses(self, batch: Batch) -> Losses:
         """All terms that a step minimises: `loss`, and the terms that a kind of model adds for every method."""

@@ -2,8 +2,10 @@
 
 So two steps of one `graph_key` must find the same values, and the same tensors, in the attributes of the model. This is
 watched on the CPU, where nothing is recorded: a flag that `before_epoch` turns, a number that a hook counts up or a
-tensor that it replaces instead of filling fails here, and not silently on a GPU."""
+tensor that it replaces instead of filling fails here, and not silently on a GPU. So does a step that branches on a
+tensor's value, which cannot be recorded."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,6 +13,7 @@ import pytest
 import torch
 from sklearn.exceptions import ConvergenceWarning
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from conftest import ESTIMATORS, train, ways
 from diffclust import AEKMeans
@@ -20,11 +23,17 @@ from diffclust.engine.model import Trainable
 from diffclust.engine.phase import Phase
 from diffclust.engine.rows import TensorRows
 from diffclust.engine.runtime import Randomness
+from diffclust.nn.autoencoders import Autoencoder, Identity
 
 CPU = torch.device("cpu")
 CURE = (
     "These change between steps of one graph_key: put them into graph_key, or make them buffers and fill those. "
     "To let a part rest, name it in `frozen_parts`, which is part of the key; never switch requires_grad."
+)
+RECORDED = ("prepare", "losses", "after_backward", "after_step")
+LOOKED = (
+    "A step looks at the values of tensors, so on a GPU it waits and cannot be recorded: write torch.where instead of "
+    "`if`, `*` instead of x[mask], no .item()."
 )
 OF_PYTHON = ("__dict__", "__class__")
 # what is in them is not looked at: a module that is not the model's own, a class, the guard, which acts between epochs
@@ -148,6 +157,59 @@ def test_nor_does_it_change_many_epochs_later(method, quick, blobs, reads):
     assert not reads.frozen, CURE
 
 
+class Looks(TorchDispatchMode):
+    """Operations whose result or its shape depends on values of tensors, by torch's own tags. `.tolist()` and
+    `.numpy()` are not seen on a CPU."""
+
+    tags = (torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape)
+
+    def __init__(self, found, hook):
+        super().__init__()
+        self.found, self.hook = found, hook
+
+    def __torch_dispatch__(self, op, types, args=(), kwargs=None):
+        looks = any(tag in op.tags for tag in self.tags)
+        if op is torch.ops.aten.index.Tensor:  # by numbers or by a mask
+            looks = any(i is not None and i.dtype == torch.bool for i in args[1])
+        if looks:
+            self.found.add(f"{self.hook}: {op}")
+        return op(*args, **(kwargs or {}))
+
+
+@pytest.fixture
+def looks(monkeypatch):
+    """What the recorded hooks of all models look at."""
+    found, step = set(), Phase.step
+
+    def watched(own, hook):
+        def call(*args):
+            with Looks(found, hook):
+                return own(*args)
+
+        return call
+
+    def step_watched(phase):
+        model = phase.model
+        for hook in RECORDED:
+            setattr(model, hook, watched(getattr(model, hook), hook))
+        try:
+            step(phase)
+        finally:
+            for hook in RECORDED:
+                delattr(model, hook)
+
+    monkeypatch.setattr(Phase, "step", step_watched)
+    monkeypatch.setattr(Identity, "normalize", Autoencoder.normalize)  # whose short cut is for CPUs alone
+    return found
+
+
+@pytest.mark.filterwarnings("ignore", category=ConvergenceWarning)
+@pytest.mark.parametrize("features", ["reconstruction", "neighbours"])
+def test_a_step_looks_at_no_value(quick, blobs, looks, features):
+    quick(features=features, pretrain_epochs=2, epochs=5, batch_size=30).fit(blobs[0][:90])
+    assert not looks, LOOKED
+
+
 # ---- that it would be noticed
 
 
@@ -260,6 +322,30 @@ class OfTheStep(Toy):
         self.target += self.z.detach().mean()
 
 
+class Branching(Toy):
+    def loss(self, batch):
+        loss = super().loss(batch)["loss"]
+        return {"loss": 2 * loss if loss > 1 else loss}
+
+
+class Choosing(Toy):
+    """By `torch.where`, and rows by their numbers."""
+
+    def loss(self, batch):
+        loss = super().loss(replace(batch, x=batch.x[torch.arange(3)]))["loss"]
+        return {"loss": torch.where(loss > 1, 2 * loss, loss)}
+
+
+class Picking(Toy):
+    def after_step(self, batch):
+        self.target += batch.x[batch.x[:, 0] > 0].sum()
+
+
+class Reading(Toy):
+    def after_backward(self):
+        self.layer.weight.grad.mul_(self.target.item())
+
+
 class Decaying(Flag):
     """Another rate is another recording."""
 
@@ -292,3 +378,21 @@ def test_a_trap_is_named(reads, toy, frozen):
     train([Phase("toy", model, data, torch.optim.SGD(model.parameters(), 1e-3), 4)])
     assert reads.frozen == frozen
     assert type(model) is toy
+
+
+@pytest.mark.parametrize(
+    ("toy", "hooks"),
+    [
+        (Branching, {"losses"}),
+        (Reading, {"after_backward"}),
+        (Picking, {"after_step"}),
+        (Choosing, set()),
+        (Filled, set()),
+        (OfTheStep, set()),
+    ],
+)
+def test_a_look_is_named(looks, toy, hooks):
+    model = toy()
+    data = Data(TensorRows(torch.randn(12, 2)), CPU, 6)
+    train([Phase("toy", model, data, torch.optim.SGD(model.parameters(), 1e-3), 2)])
+    assert {each.partition(":")[0] for each in looks} == hooks

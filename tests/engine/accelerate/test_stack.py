@@ -2,6 +2,7 @@
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from diffclust.engine.rows import TensorRows
 from diffclust.engine.runtime import seeded
 from diffclust.estimator.base import PrototypeClusterer
 from diffclust.estimator.knobs import rules_of
+from diffclust.estimator.settings import hyperparameters
 from diffclust.methods.dcn import DCNModel
 
 CPU = torch.device("cpu")
@@ -69,16 +71,16 @@ def learn(phases, stack):
     return [(history, dict(phase.model.state_dict())) for history, phase in zip(histories, phases, strict=True)]
 
 
-def same(stacked, alone):
+def same(stacked, alone, why=""):
     for (history, state), (expected, weights) in zip(stacked, alone, strict=True):
         assert len(history) == len(expected)
         assert [record.pop("phase") for record in history] == [record.pop("phase") for record in expected]
         for name in {name for record in expected for name in record}:
             values = [record[name] for record in expected]
             near = {"rel": 1e-3, "abs": 1e-4 * min(1, max(map(abs, values)))}
-            assert [record[name] for record in history] == pytest.approx(values, **near), name
+            assert [record[name] for record in history] == pytest.approx(values, **near), f"{name}{why}"
         for name, value in weights.items():
-            assert state[name].allclose(value, rtol=1e-3, atol=1e-4), name
+            assert state[name].allclose(value, rtol=1e-3, atol=1e-4), f"{name}{why}"
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -92,31 +94,35 @@ def test_each_learns_what_it_learns_alone(case, data, taken):
     assert not all(a["clusters.weight"].allclose(alone[0][1]["clusters.weight"]) for _, a in alone[1:])
 
 
-def settings_in_numbers(method):
-    """Every setting of the method's own that is a number, with another value for it."""
+def other_settings(method):
+    """Every setting of the method's own that is a number, a flag or a word, with another value for it."""
     shared = {field.name for field in fields(PrototypeClusterer)}
     for rule in rules_of(method):
         value = getattr(method(), rule.name)
-        if rule.name in shared or isinstance(value, bool) or not isinstance(value, (int, float)):
+        if rule.name in shared:
             continue
-        yield from [
-            {rule.name: other} for other in (3 * value, value / 3, 0.3, 3) if rule.allows(other) and other != value
-        ][:1]
+        if isinstance(value, bool):
+            yield {rule.name: not value}
+        elif isinstance(value, (int, float)):
+            others = (other for other in (3 * value, value / 3, 0.3, 3) if rule.allows(other) and other != value)
+            yield from [{rule.name: other} for other in others][:1]
+        yield from ({rule.name: word} for word in rule.words if word != value)
 
 
 def check_key(method, data, taken):
-    """Runs that differ in one number, for three epochs: a term may rest in the first."""
-    for other in settings_in_numbers(method):
+    """Runs that differ in one setting, for three epochs: a term may rest in the first."""
+    for other in other_settings(method):
         build = lambda: [phase_of(method, settings, 0, data, epochs=3) for settings in ({}, other)]  # noqa: B023, E731
         keys = {stack_key_of(phase) for phase in build()}
         if len(keys) == 1 and None not in keys:
-            same(learn(build(), stack=True), learn(build(), stack=False))
+            why = f" is wrong in a stack with {other}: a setting that `loss` reads is a buffer, or part of stack_key."
+            same(learn(build(), stack=True), learn(build(), stack=False), why)
             assert taken, f"{other}: not stacked, though its key says that it can be"
 
 
 @pytest.mark.filterwarnings("ignore", category=ConvergenceWarning)
-def test_the_key_covers_every_number_that_the_loss_reads(method, data, taken):
-    """A number that is neither a tensor nor part of `stack_key` would be the first run's for all of them."""
+def test_the_key_covers_every_setting_that_the_loss_reads(method, data, taken):
+    """A setting that is neither a tensor nor part of `stack_key` would be the first run's for all of them."""
     if stack_key_of(phase_of(method, {}, 0, data)) is None:
         pytest.skip("its runs are not stacked")
     check_key(method, data, taken)
@@ -157,9 +163,45 @@ class WithKeyedWeight(WithPlainWeight):
     kind = KeyedWeight
 
 
-def test_a_number_missing_from_the_key_would_show(data, taken):
-    with pytest.raises(AssertionError, match="clustering"):
-        check_key(WithPlainWeight, data, taken)
+class PlainFlag(DCNModel):
+    """Its loss reads a flag and a word."""
+
+    def __init__(self, autoencoder, clusters, settings):
+        super().__init__(autoencoder, clusters, settings)
+        self.share = (1 + settings.doubled) * (1 if settings.unit == "row" else 1 / 6)
+
+    def loss(self, batch):
+        return {name: self.share * value for name, value in super().loss(batch).items()}
+
+    def stack_key(self):
+        return super().stack_key()
+
+
+@hyperparameters
+class WithPlainFlag(WithPlainWeight):
+    doubled: bool = False
+
+    kind = PlainFlag
+    unit = "row"
+
+
+@hyperparameters
+class WithPlainWord(WithPlainWeight):
+    unit: Literal["row", "value"] = "row"
+
+    kind = PlainFlag
+    doubled = False
+
+
+@pytest.mark.parametrize(
+    ("method", "said"), [(WithPlainWeight, "'weight'"), (WithPlainFlag, "'doubled': True"), (WithPlainWord, "'unit'")]
+)
+def test_a_setting_missing_from_the_key_would_show(method, said, data, taken):
+    with pytest.raises(AssertionError, match=said):
+        check_key(method, data, taken)
+
+
+def test_a_setting_in_the_key_is_well(data, taken):
     check_key(WithKeyedWeight, data, taken)
 
 
