@@ -344,7 +344,7 @@ def test_powers_are_matched_within_their_bounds():
     near = centers.repeat(40, 1) + 0.01 * z
     decided.stretch_to(near, 1e3)
     p1, p2 = decided.assignments(near)
-    assert entropy(p2.detach(), axis=1).mean() < entropy(p1.detach(), axis=1).mean()
+    assert entropy(p2.detach(), axis=1).mean() < entropy(p1.detach(), axis=1).mean() + 1e-9  # both may be 0
     decided.match_powers(near)
     assert decided.powers.tolist() == pytest.approx([2, 2])
     pair = CrossMetricLayer(2, 6, ["euclidean"]).double()
