@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import mean, stdev
 
+from number_rules import RULES, SINGLE, means  # benchmarks/number_rules.py
 from rows import AS_THEY_ARE  # benchmarks/rows.py
 
 USUALLY_UNSCALED = {  # what UMAP's users leave unscaled: texts, vectors of texts, cells, faces
@@ -236,6 +237,25 @@ def number(results: Path, _: str) -> str:
     return table(["", *titles], lines)
 
 
+def rules(results: Path, _: str) -> str:
+    """The number of clusters that each rule finds, and the means over the sets that have several clusters."""
+    runs = lines_of(results / "number_rules.csv")
+    lines = [
+        [NUMBERED[data], own[0]["classes"], *(f"{over(each, 'found'):.1f}" for each in by(own, "rule").values())]
+        for (data,), own in by(runs, "data").items()
+    ]
+    several = sorted({run["data"] for run in runs} - set(SINGLE))
+    columns = [list(means(own, several)) for own in by(runs, "rule").values()]
+    for name, digits, figures in zip(
+        ("accuracy", "NMI", "off by at most 20 %, percent", "mean of abs(log2(found / classes))"),
+        (1, 1, 0, 2),
+        zip(*columns, strict=True),
+        strict=True,
+    ):
+        lines.append([f"**{name}**", "", *(f"{figure:.{digits}f}" for figure in figures)])
+    return table(["", "classes", *RULES], lines)
+
+
 def overclustered(results: Path, _: str) -> str:
     runs = by(lines_of(results / "auto.csv"), "data", "method")
     lines = []
@@ -299,6 +319,7 @@ WRITERS = {
     "fallback": fallback,
     "methods": methods,
     "number": number,
+    "rules": rules,
     "overclustered": overclustered,
     "known": known,
     "outliers": outliers,
