@@ -11,6 +11,7 @@ import scipy.sparse as sp
 from browser import NO_AXE, missing
 
 from diffclust import TELL, compare_models
+from diffclust.callbacks import TrainingRecord
 
 pytest.importorskip("plotly", reason="plotly is not installed: no report to look at")
 pytestmark = [
@@ -270,6 +271,20 @@ def test_numbers_on_the_map_do_not_cover_each_other(browser, digits, tmp_path):
     for i, (left, right, top, bottom) in enumerate(boxes):
         for a, b, c, d in boxes[:i]:
             assert min(right, b) - max(left, a) <= 3 or min(bottom, d) - max(top, c) <= 3
+
+
+def test_a_network_that_was_not_kept(browser, digits, tmp_path):
+    X, record = digits[0].reshape(80, -1), TrainingRecord(frames=2, sample=40)
+    model = TELL(3, pretrain_epochs=2, epochs=2, random_state=0, device="cpu", callbacks=[record]).fit(X)
+    hidden = "return document.getElementById('training-section').hidden"
+    model.diagnostics_ = {**model.diagnostics_, "events": []}
+    browser.open(model.report(tmp_path / "kept.html", X, record=record, layout="PCA"))
+    assert not browser.run(hidden)
+    model.diagnostics_ = {**model.diagnostics_, "events": [("fallback", "k-means on the rows is used.")]}
+    browser.open(model.report(tmp_path / "not.html", X, record=record, layout="PCA"))
+    assert browser.run(hidden)
+    assert "k-means on the rows is used." in browser.run("return document.getElementById('warnings').textContent")
+    assert "was not kept" in browser.run("return document.getElementById('model-sentence').textContent")
 
 
 def test_restarts_are_listed(browser, digits, tmp_path):

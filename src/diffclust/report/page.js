@@ -10,6 +10,7 @@
     $("sentence").textContent = D.summary.sentence;
     const notes = D.summary.warnings.map((text) => el("p", { class: "warning", role: "alert" }, "⚠ " + text));
     if (!notes.length) notes.push(el("p", { class: "fine" }, D.summary.repaired ? `✓ No warnings; ${D.summary.repaired} dead centres were repaired in training.` : "✓ No warnings: no empty cluster, no collapse, nothing to repair."));
+    if (D.summary.fallback) notes.push(el("p", { class: "note" }, D.summary.fallback));
     for (const what of D.summary.unchecked) notes.push(el("p", { class: "note" }, `Not checked: ${what}.`));
     $("warnings").replaceChildren(...notes);
     $("tiles").replaceChildren(...D.summary.tiles.map(([name, value, note]) => el("div", { class: "tile" }, el("span", {}, name), el("b", {}, value), el("span", {}, note))));
