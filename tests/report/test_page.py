@@ -393,6 +393,26 @@ def test_how_the_number_was_found(browser, blobs, tmp_path):
     assert browser.complaints() == []
 
 
+def test_a_number_next_to_the_best(browser, blobs, tmp_path):
+    X = blobs[0].astype(np.float32)
+    model = TELL("auto", max_clusters=5, network="identity", epochs=2, random_state=0, device="cpu").fit(X)
+    said = {
+        "n_clusters": 3,
+        "candidates": [2, 3, 4, 5],
+        "silhouettes": [0.1, 0.31, 0.52, 0.3],
+        "agreements": [0.5, 0.66, 0.77, 0.5],
+        "scores": [0.1, 0.98, 1.0, 0.2],
+        "valley": 0.1,
+    }
+    for chosen, silhouette, words in ((3, "0.31", "nearly as well as on 4"), (4, "0.52", "agree on it best")):
+        model.diagnostics_ = {**model.diagnostics_, "number": {**said, "n_clusters": chosen}}
+        browser.open(model.report(tmp_path / f"{chosen}.html", X, layout="PCA"))
+        note = browser.run("return document.getElementById('number-note').textContent")
+        assert words in note
+        assert f"the silhouette is {silhouette}, and {100 * said['agreements'][chosen - 2]:.1f} %" in note
+        assert browser.run("return document.getElementById('number-plot').layout.shapes[0].x0") == chosen
+
+
 # --- what a reader of screens meets
 
 
