@@ -106,7 +106,7 @@ const Trust = (() => {
     const leaves = Array.from({ length: D.k }, (_, j) => j).sort((a, b) => at.get(a).x - at.get(b).x);
     traces.push({ type: "scatter", mode: "markers", x: leaves.map((j) => at.get(j).x), y: leaves.map(() => 0), cliponaxis: false, marker: { size: 9, color: leaves.map((j) => Rows.colour(group[j])) }, text: leaves.map((j) => Names.called(j)), hoverinfo: "text" });
     const words = leaves.map((j) => Rows.cut(Names.short(j), 18).replaceAll("<", "&lt;"));
-    const done = Plotly.react("tree-plot", traces, plain({ margin: { l: 48, r: 12, t: 10, b: 30 }, xaxis: { showgrid: false, zeroline: false, tickvals: leaves.map((_, x) => x), ticktext: words, automargin: true, fixedrange: true }, yaxis: { gridcolor: css("--line"), zeroline: false, automargin: true, fixedrange: true, rangemode: "tozero", title: { text: "height", font: { size: 12 } } }, dragmode: false }), { ...CONFIG, displayModeBar: false });
+    const done = Plotly.react("tree-plot", traces, plain({ margin: { l: 48, r: 12, t: 10, b: 30 }, xaxis: { showgrid: false, zeroline: false, tickvals: leaves.map((_, x) => x), ticktext: words, autotickangles: [0, 90], ticks: "outside", ticklen: 7, tickcolor: "rgba(0,0,0,0)", automargin: true, fixedrange: true }, yaxis: { gridcolor: css("--line"), zeroline: false, automargin: true, fixedrange: true, rangemode: "tozero", title: { text: "height", font: { size: 12 } } }, dragmode: false }), { ...CONFIG, displayModeBar: false });
     $("tree-table").replaceChildren(grid(["join", "of", "and", "height", "rows"], T.tree.map(([a, b, height, rows], step) => [step + 1, called(a), called(b), format(height), rows.toLocaleString("en")])));
     const n = `${cutAt} ${cutAt === 1 ? "cluster" : "clusters"}`;
     $("cut-label").textContent = n;
@@ -120,7 +120,7 @@ const Trust = (() => {
     tables();
     $("wander-part").hidden = !D.wandering.length;
     $("wandering").className = D.pictures ? "gallery" : "gallery texts";
-    $("wandering").replaceChildren(...D.wandering.map((i) => Rows.button(i, `stays in ${Math.round(D.map.stability[i] * (T.runs.count - 1))} of ${T.runs.count - 1} runs`)));
+    $("wandering").replaceChildren(...D.wandering.map((i) => Rows.button(i, Rows.stays(i))));
     $("cut").max = $("cut").value = D.k;
     $("cut").addEventListener("input", () => {
       cutAt = Number($("cut").value);
