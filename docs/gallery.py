@@ -52,6 +52,7 @@ PICTURES = {  # in words, for those who do not see them
     "invariance": "Which rows two distances assign differently, before and after training",
     "several_processes": "Rows on the plane by t-SNE, coloured by cluster",
 }
+LARGE = 200_000  # bytes of a picture
 PALETTE = (
     "#3b76b5", "#e8862e", "#4a9d5b", "#d1495b", "#7d5ba6", "#9a6b4b", "#d977a8", "#7a7f87", "#a9a12f", "#2ba6b5",
 )  # fmt: skip
@@ -316,12 +317,23 @@ def run(name: str) -> None:
             ns = runpy.run_path(str(EXAMPLES / f"{name}.py"), run_name="__main__")
             if name in RECIPES:
                 RECIPES[name](ns).savefig(KEPT / f"{name}.png", dpi=110)
+                lightened(KEPT / f"{name}.png")
             else:
                 shrunk(Path(WRITTEN[name]), KEPT / f"{name}.png")
         finally:
             os.chdir(home)
     (KEPT / f"{name}.txt").write_text(said.getvalue())
     remember(name)
+
+
+def lightened(picture: Path) -> None:
+    """With fewer colours, if the file is large."""
+    from PIL import Image
+
+    if picture.stat().st_size > LARGE:
+        with Image.open(picture) as image:
+            few = image.convert("RGB").quantize(256, dither=Image.Dither.NONE)
+        few.save(picture, optimize=True)
 
 
 def shrunk(picture: Path, to: Path, widest: int = 900) -> None:

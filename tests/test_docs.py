@@ -428,6 +428,14 @@ def test_pictures_are_those_of_the_present_examples(page_writers, monkeypatch):
     assert gallery.stale() == ["curves"]
 
 
+def test_pictures_are_shown_and_small():
+    text = "".join(path.read_text() for path in (*SOURCES, ROOT / "README.md"))
+    for path in (DOCS / "_static").glob("*.png"):
+        assert f"_static/{path.name})" in text, path.name
+    for path in (DOCS / "_static").rglob("*.png"):
+        assert path.stat().st_size < 250_000, path.name
+
+
 def test_every_method_has_its_idea_and_advice(page_writers):
     import xml.etree.ElementTree as ET
 
