@@ -73,9 +73,13 @@ def summary(material: Material, model: ModelExplanation) -> dict[str, Any]:
     effective = metrics.effective_clusters(census.labels)
     sizes = np.bincount(census.labels, minlength=len(census.means))
     smallest, largest = int(sizes.argmin()), int(sizes.argmax())
+    differ = (
+        f"The largest is cluster {largest} with {sizes[largest]:,} rows, the smallest cluster {smallest} with "
+        f"{sizes[smallest]:,}."
+    )
+    of_sizes = differ if sizes[smallest] < sizes[largest] else f"Each has {sizes[largest]:,} rows."
     sentence = (
-        f"{len(census.labels):,} rows fall into {len(sizes)} clusters. The largest is cluster {largest} with "
-        f"{sizes[largest]:,} rows, the smallest cluster {smallest} with {sizes[smallest]:,}. "
+        f"{len(census.labels):,} rows fall into {len(sizes)} cluster{'s' * (len(sizes) > 1)}. {of_sizes} "
         f"{100 * doubtful:.1f} % of the rows are doubtful, with a probability below {DOUBT}."
     )
     return {
