@@ -2,7 +2,8 @@
 
 Examples train, so they are not run by every build: `python docs/gallery.py [NAME ...]` runs them and keeps what they
 print and their pictures in docs/_static/gallery, and the build writes the pages from these. `sources.json` has a hash
-of the script that each was made by; a test compares.
+of the script that each was made by; a test compares. `python docs/gallery.py epochs` draws the two pictures of
+docs/explain.head.md, which need MNIST.
 """
 
 import ast
@@ -17,7 +18,7 @@ import runpy
 import sys
 import tempfile
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,7 @@ PICTURES = {  # in words, for those who do not see them
     "invariance": "Which rows two distances assign differently, before and after training",
     "several_processes": "Rows on the plane by t-SNE, coloured by cluster",
 }
+LARGE = 100_000  # bytes of a picture
 PALETTE = (
     "#3b76b5", "#e8862e", "#4a9d5b", "#d1495b", "#7d5ba6", "#9a6b4b", "#d977a8", "#7a7f87", "#a9a12f", "#2ba6b5",
 )  # fmt: skip
@@ -304,24 +306,54 @@ RECIPES: dict[str, Callable[[Names], Any]] = {
 WRITTEN = {"papers_figures": "centres_over_epochs.png", "tsne": "tsne.png", "invariance": "invariance.png"}
 
 
+@contextlib.contextmanager
+def at_work(arguments: list[str]) -> Iterator[None]:
+    """In a folder of its own, with these arguments and without warnings."""
+    home, before = Path.cwd(), sys.argv
+    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        os.chdir(folder)
+        sys.argv = arguments
+        try:
+            yield
+        finally:
+            os.chdir(home)
+            sys.argv = before
+
+
 def run(name: str) -> None:
     """Run an example in a folder of its own; keep what it prints, and its picture."""
     KEPT.mkdir(parents=True, exist_ok=True)
-    said, home = io.StringIO(), Path.cwd()
-    sys.argv = [name, *ARGUMENTS.get(name, [])]
-    with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(said), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        os.chdir(folder)
-        try:
-            ns = runpy.run_path(str(EXAMPLES / f"{name}.py"), run_name="__main__")
-            if name in RECIPES:
-                RECIPES[name](ns).savefig(KEPT / f"{name}.png", dpi=110)
-            else:
-                shrunk(Path(WRITTEN[name]), KEPT / f"{name}.png")
-        finally:
-            os.chdir(home)
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said), at_work([name, *ARGUMENTS.get(name, [])]):
+        ns = runpy.run_path(str(EXAMPLES / f"{name}.py"), run_name="__main__")
+        if name in RECIPES:
+            RECIPES[name](ns).savefig(KEPT / f"{name}.png", dpi=110)
+            lightened(KEPT / f"{name}.png")
+        else:
+            shrunk(Path(WRITTEN[name]), KEPT / f"{name}.png")
     (KEPT / f"{name}.txt").write_text(said.getvalue())
     remember(name)
+
+
+def epochs() -> None:
+    """The figures of the TELL paper with the defaults of their example, in docs/_static."""
+    with at_work(["papers_figures"]):
+        runpy.run_path(str(EXAMPLES / "papers_figures.py"), run_name="__main__")
+        for name in ("centres_over_epochs", "tsne_over_epochs"):
+            kept = DOCS / "_static" / f"{name.replace('_', '-')}.png"
+            shrunk(Path(f"{name}.png"), kept, widest=1100)
+            lightened(kept)
+
+
+def lightened(picture: Path) -> None:
+    """With fewer colours, if the file is large."""
+    from PIL import Image
+
+    if picture.stat().st_size > LARGE:
+        with Image.open(picture) as image:
+            few = image.convert("RGB").quantize(256, dither=Image.Dither.NONE)
+        few.save(picture, optimize=True)
 
 
 def shrunk(picture: Path, to: Path, widest: int = 900) -> None:
@@ -334,5 +366,8 @@ def shrunk(picture: Path, to: Path, widest: int = 900) -> None:
 
 if __name__ == "__main__":
     for each in sys.argv[1:] or names():
-        run(each)
+        if each == "epochs":
+            epochs()
+        else:
+            run(each)
         print(each)

@@ -13,7 +13,7 @@ MENDED = {
     '<dl class="field-list simple">\n</dl>\n': "",
 }
 CELL = re.compile(r"<td>(.*?)</td>", re.DOTALL)
-FIGURES = re.compile(r"[\d.,±/ ()%]+")
+FIGURES = re.compile(r"(?:[\d.,±/ ()%]|&lt;|(?<= )(?:s|MB)\b)+")
 SENTENCE = 60  # characters
 # Sphinx writes a long signature as definitions without terms; a list is what it is.
 SIGNATURE = re.compile(r"<dl>\n((?:<dd>.*</dd>\n)+)</dl>")

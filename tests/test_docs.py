@@ -428,6 +428,22 @@ def test_pictures_are_those_of_the_present_examples(page_writers, monkeypatch):
     assert gallery.stale() == ["curves"]
 
 
+def test_figures_stay_in_one_piece(page_writers):
+    mended = page_writers["readable"].mended
+    for cell in ("61.1, 3.6 s", "47.7, &lt; 0.1 s", "89.1 ± 4.8", "5.4 MB"):
+        assert mended(f"<td><p>{cell}</p></td>") == f'<td class="figures"><p>{cell}</p></td>'
+    for cell in ("3 s of one core", "s", "TELL (2)"):
+        assert mended(f"<td><p>{cell}</p></td>") == f"<td><p>{cell}</p></td>"
+
+
+def test_pictures_are_shown_and_small():
+    text = "".join(path.read_text() for path in (*SOURCES, ROOT / "README.md"))
+    for path in (DOCS / "_static").glob("*.png"):
+        assert f"_static/{path.name})" in text, path.name
+    for path in (DOCS / "_static").rglob("*.png"):
+        assert path.stat().st_size < 250_000, path.name
+
+
 def test_every_method_has_its_idea_and_advice(page_writers):
     import xml.etree.ElementTree as ET
 

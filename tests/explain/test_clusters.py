@@ -243,16 +243,32 @@ def test_whether_training_converged(table):
     import copy
 
     model = copy.copy(table)
+    model.diagnostics_ = {**table.diagnostics_, "events": [], "unchecked": []}
     flat = with_losses([1.0] * 20 + [0.5] * 20, model)
     assert (flat.converged, flat.change) == (True, 0.0)
     falling = with_losses(list(np.linspace(2, 1, 40)), model)
     assert falling.converged is False
     assert falling.change == pytest.approx(-0.1026 / 1.1282, rel=0.05)
     assert "still moving" in falling.sentence
+    model.diagnostics_ = {**model.diagnostics_, "unchecked": ["convergence, because the epochs were few"]}
+    assert "too early to say whether it converged" in with_losses([1.0] * 40, model).sentence
     turns = with_losses([1.0, 2.0] * 20, model)  # methods that alternate
     assert turns.converged
     assert with_losses([1.0, 2.0], model).converged is None
     assert with_losses([], model).converged is None
+
+
+def test_a_network_that_was_not_kept(table):
+    import copy
+
+    model, why = copy.copy(table), "k-means was as good."
+    model.diagnostics_ = {**table.diagnostics_, "events": [("repaired", "one centre")]}
+    assert with_losses([1.0] * 40, model).fallback is None
+    model.diagnostics_ = {**table.diagnostics_, "events": [("repaired", "one centre"), ("fallback", why)]}
+    said = with_losses([1.0] * 40, model)
+    assert said.fallback == said.to_dict()["fallback"] == why
+    assert "settled" not in said.sentence
+    assert f"the network was not kept. {why}" in said.sentence
 
 
 def test_a_model_that_is_not_fitted():

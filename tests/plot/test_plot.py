@@ -117,8 +117,10 @@ def test_the_number_of_clusters(blobs, table):
     assert list(score.x) == said["candidates"]
     for line, name in ((score, "scores"), (silhouette, "silhouettes"), (agreement, "agreements")):
         assert list(line.y) == said[name]
-    mark = plot.number_of_clusters(found).layout.shapes[0]
-    assert mark.x0 == said["candidates"][int(np.argmax(said["scores"]))]
+    best = said["candidates"][int(np.argmax(said["scores"]))]
+    for chosen, marked in ((1, best), (2, 2), (5, 5)):
+        found.diagnostics_ = {"number": {**said, "n_clusters": chosen}}
+        assert plot.number_of_clusters(found).layout.shapes[0].x0 == marked
     with pytest.raises(ValueError, match="not chosen"):
         plot.number_of_clusters(table)
 

@@ -26,6 +26,15 @@ def loads():
     return (np.where(kind[:, None], np.sin(hours), np.cos(hours)) + rng.normal(0, 0.1, (120, 48))).astype("float32")
 
 
+def test_the_summary_tells_sizes_that_differ(tmp_path, loads):
+    for k, rows, says in (
+        (2, loads, "120 rows fall into 2 clusters. Each has 60 rows. 0.0 %"),
+        (2, loads[:119], "The largest is cluster"),
+        (1, loads, "120 rows fall into 1 cluster. Each has 120 rows. 0.0 %"),
+    ):
+        assert says in made(rows, tmp_path, k)[1]["summary"]["sentence"]
+
+
 def test_curves_have_a_mean_and_a_band(tmp_path, loads):
     model, data = made(loads, tmp_path)
     assert data["curves"]["names"] == [f"x{i}" for i in range(48)]

@@ -11,6 +11,7 @@ import scipy.sparse as sp
 from browser import NO_AXE, missing
 
 from diffclust import TELL, compare_models
+from diffclust.callbacks import TrainingRecord
 
 pytest.importorskip("plotly", reason="plotly is not installed: no report to look at")
 pytestmark = [
@@ -272,6 +273,59 @@ def test_numbers_on_the_map_do_not_cover_each_other(browser, digits, tmp_path):
             assert min(right, b) - max(left, a) <= 3 or min(bottom, d) - max(top, c) <= 3
 
 
+def test_many_names_leave_the_map_to_the_rows(browser, digits, tmp_path):
+    X = digits[0].reshape(80, -1)
+    model = TELL(9, network="identity", epochs=2, random_state=0).fit(X)
+    shown = "return [...document.querySelectorAll('#map .annotation-text')].map(t => t.textContent)"
+    names = {j: f"{'abcdefghi'[j]}, a name with several words in it" for j in range(9)}
+    browser.open(model.report(tmp_path / "all.html", X, names=names, layout="PCA"))
+    assert {*browser.run(shown)} <= {*map(str, range(9))}
+    for width, longest in ((1280, 24), (390, 14)):
+        few = {j: names[j] for j in range(5)}
+        browser.open(model.report(tmp_path / f"{width}.html", X, names=few, layout="PCA"), width=width)
+        said = browser.run(shown)
+        assert any(text.startswith(tuple(name[:6] for name in few.values())) for text in said)
+        assert max(map(len, said)) <= longest
+        boxes = browser.run(
+            """return [...document.querySelectorAll('#map .annotation rect.bg')].map(
+                r => { const b = r.getBoundingClientRect(); return [b.left, b.right, b.top, b.bottom] })"""
+        )
+        for i, (left, right, top, bottom) in enumerate(boxes):
+            for a, b, c, d in boxes[:i]:
+                assert min(right, b) - max(left, a) <= 3 or min(bottom, d) - max(top, c) <= 3
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_what_figures_say_is_inside_them(browser, digits, tmp_path, width):
+    X = digits[0].reshape(80, -1)
+    model = TELL(6, pretrain_epochs=2, epochs=3, random_state=0, device="cpu").fit(X)
+    names = {j: f"{j} a rather long name of a cluster" for j in range(6)}
+    browser.open(model.report(tmp_path / "r.html", X, names=names, layout="PCA"), width=width)
+    outside = browser.run(
+        """return [...document.querySelectorAll('#tree-plot text, #losses text')].filter(text => {
+            const own = text.getBoundingClientRect(), box = text.closest('.plot').getBoundingClientRect();
+            return own.width && (own.left < box.left || own.right > box.right || own.bottom > box.bottom)
+        }).map(text => text.textContent)"""
+    )
+    assert outside == []
+    leaves = browser.run("return [...document.querySelectorAll('#tree-plot .xtick text')].map(t => t.textContent)")
+    assert sorted(leaf[0] for leaf in leaves) == ["0", "1", "2", "3", "4", "5"]
+
+
+def test_a_network_that_was_not_kept(browser, digits, tmp_path):
+    X, record = digits[0].reshape(80, -1), TrainingRecord(frames=2, sample=40)
+    model = TELL(3, pretrain_epochs=2, epochs=2, random_state=0, device="cpu", callbacks=[record]).fit(X)
+    hidden = "return document.getElementById('training-section').hidden"
+    model.diagnostics_ = {**model.diagnostics_, "events": []}
+    browser.open(model.report(tmp_path / "kept.html", X, record=record, layout="PCA"))
+    assert not browser.run(hidden)
+    model.diagnostics_ = {**model.diagnostics_, "events": [("fallback", "k-means on the rows is used.")]}
+    browser.open(model.report(tmp_path / "not.html", X, record=record, layout="PCA"))
+    assert browser.run(hidden)
+    assert "k-means on the rows is used." in browser.run("return document.getElementById('warnings').textContent")
+    assert "was not kept" in browser.run("return document.getElementById('model-sentence').textContent")
+
+
 def test_restarts_are_listed(browser, digits, tmp_path):
     model = TELL(4, n_init=3, network="identity", epochs=2, random_state=0).fit(digits[0])
     browser.open(model.report(tmp_path / "r.html", digits[0], layout="PCA"))
@@ -349,6 +403,11 @@ def test_whether_to_trust_it(browser, digits, tmp_path):
     lines = "document.querySelectorAll('#tree-table tbody tr')"
     joins = browser.run(f"return [...{lines}].map(line => line.cells[4].textContent)")
     assert joins == [f"{int(rows)}" for rows in model.hierarchy_[:, 3]]
+    row = int(browser.run("return document.getElementById('panel').dataset.row"))
+    others = [run["labels"] for run in model.runs_ if run["seed"] != model.seed_]
+    agreed = round(model.row_stability_[row] * len(others))
+    panel = browser.run("return document.getElementById('panel').textContent")
+    assert f"in the same cluster in {agreed} of {len(others)} other runs" in panel
     wander = browser.run("return document.querySelectorAll('#wandering button').length")
     if wander:
         browser.run("document.querySelector('#wandering button').click()")
@@ -376,6 +435,26 @@ def test_how_the_number_was_found(browser, blobs, tmp_path):
         coarse = model.cut(2)
         assert len({*zip(colours, coarse.tolist(), strict=True)}) == 2  # the same two groups
     assert browser.complaints() == []
+
+
+def test_a_number_next_to_the_best(browser, blobs, tmp_path):
+    X = blobs[0].astype(np.float32)
+    model = TELL("auto", max_clusters=5, network="identity", epochs=2, random_state=0, device="cpu").fit(X)
+    said = {
+        "n_clusters": 3,
+        "candidates": [2, 3, 4, 5],
+        "silhouettes": [0.1, 0.31, 0.52, 0.3],
+        "agreements": [0.5, 0.66, 0.77, 0.5],
+        "scores": [0.1, 0.98, 1.0, 0.2],
+        "valley": 0.1,
+    }
+    for chosen, silhouette, words in ((3, "0.31", "nearly as well as on 4"), (4, "0.52", "agree on it best")):
+        model.diagnostics_ = {**model.diagnostics_, "number": {**said, "n_clusters": chosen}}
+        browser.open(model.report(tmp_path / f"{chosen}.html", X, layout="PCA"))
+        note = browser.run("return document.getElementById('number-note').textContent")
+        assert words in note
+        assert f"the silhouette is {silhouette}, and {100 * said['agreements'][chosen - 2]:.1f} %" in note
+        assert browser.run("return document.getElementById('number-plot').layout.shapes[0].x0") == chosen
 
 
 # --- what a reader of screens meets

@@ -37,5 +37,5 @@ class LRSC(AffinityClusterer):
         return (u * (1 - 1 / (self.tau * s**2))) @ u.T
 
     def affinity(self, x: Tensor) -> Tensor:
-        """`|C| + |C|ᵀ` = 2 |C|, because C is symmetric."""
+        """`|C| + |C|ᵀ = 2 |C|`, because C is symmetric."""
         return 2 * self.coefficients(x).abs_()

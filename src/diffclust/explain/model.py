@@ -25,6 +25,7 @@ class ModelExplanation:
         change: relative change of the mean total loss between the last two tenths of the clustering epochs.
         converged: whether that is below one per cent. None if there are too few epochs to say.
         stopped: why the method's own rule ended training early; None if it did not.
+        fallback: why the network was not kept; None if it was. The losses are then those of that network.
     """
 
     method: str
@@ -35,6 +36,7 @@ class ModelExplanation:
     change: float | None
     converged: bool | None
     stopped: str | None
+    fallback: str | None
     repaired: int
     warnings: list[str]
     unchecked: list[str]
@@ -49,7 +51,10 @@ class ModelExplanation:
             exact = self.centers_read_from_weights < 1e-5
             said.append("The weights of its cluster layer are the centres." if exact else "Weights and centres differ.")
         counts = words.listing(f"{n} epoch{'s' * (n > 1)} of {phase}" for phase, n in self.epochs.items())
-        if self.converged is None:
+        unsure = any(what.startswith("convergence") for what in self.unchecked)  # the check of the fit asks for more
+        if self.fallback:
+            said.append(f"After {counts} the network was not kept. {self.fallback}")
+        elif self.converged is None or unsure:
             said.append(f"After {counts or 'no epochs'} it is too early to say whether it converged.")
         else:
             state = "had settled" if self.converged else "was still moving"
@@ -70,7 +75,7 @@ class ModelExplanation:
         """Everything, as plain lists and numbers."""
         names = (
             "method", "parts", "centers_read_from_weights", "losses", "epochs", "change", "converged", "stopped",
-            "repaired", "warnings", "unchecked", "runs", "sentence",
+            "fallback", "repaired", "warnings", "unchecked", "runs", "sentence",
         )  # fmt: skip
         return {name: words.plain(getattr(self, name)) for name in names}
 
@@ -110,6 +115,7 @@ def explain_model(estimator: Any) -> ModelExplanation:
         change=change,
         converged=None if change is None else abs(change) < SETTLED,
         stopped=next((why for kind, why in found["events"] if kind == "settled"), None),
+        fallback=why_no_network(estimator),
         repaired=found["repaired"],
         warnings=list(found["warnings"]),
         unchecked=list(found.get("unchecked", [])),
@@ -120,6 +126,12 @@ def explain_model(estimator: Any) -> ModelExplanation:
             for run in estimator.runs_
         ],
     )
+
+
+def why_no_network(estimator: Any) -> str | None:
+    """Why k-means on the rows was kept instead of the network that was trained; None if the network was kept."""
+    events = estimator.diagnostics_["events"]
+    return next((why for kind, why in events if kind == "fallback"), None)
 
 
 def _terms(estimator: Any, recorded: Collection[str]) -> Collection[str]:

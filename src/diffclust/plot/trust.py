@@ -26,7 +26,8 @@ def stability(estimator: Any) -> Any:
 
 
 def number_of_clusters(estimator: Any) -> Any:
-    """The scores by which `n_clusters="auto"` chose among numbers of clusters; a dotted line marks the best."""
+    """The scores by which `n_clusters="auto"` chose among numbers of clusters; a dotted line marks the number
+    that was chosen, or the best one if that is one cluster."""
     check_is_fitted(estimator)
     found = trust.number_of_clusters(estimator)
     if not found or not found["candidates"]:
@@ -41,7 +42,9 @@ def number_of_clusters(estimator: Any) -> Any:
         figure.add_scatter(
             x=candidates, y=values, name=name, mode="lines+markers", line={"color": tone, "width": width}
         )
-    figure.add_vline(candidates[int(np.argmax(found["scores"]))], line_dash="dot", line_color=GREY)
+    several = found["n_clusters"] in candidates
+    marked = found["n_clusters"] if several else candidates[int(np.argmax(found["scores"]))]
+    figure.add_vline(marked, line_dash="dot", line_color=GREY)
     return figure.update_layout(title="Number of clusters", xaxis_title="clusters", template="plotly_white")
 
 

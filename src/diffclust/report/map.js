@@ -5,6 +5,7 @@ const RowMap = (() => {
   const { $, data: D, PALETTE, css, rgb, el, draw, picture, downloadText, csv, saves } = Page;
   const { colour, dot, chance, cut, brief, label } = Rows;
   const M = D.map;
+  const NAMES = 8; // on the map at most
   const DEEPEST = 0.22; // opacity of the innermost step; steps lie one on the other
   const count = (n) => n.toLocaleString("en");
 
@@ -177,20 +178,24 @@ const RowMap = (() => {
     return { color: values.map((j) => (j === null ? css("--quiet") : tone(j))), showscale: false };
   }
 
-  // A number or a name on each cluster, the largest first; where two would overlap, the smaller goes without.
+  // A name or a number on each cluster, the largest first. Many names would hide the rows, so more than NAMES are left to
+  // the list above the map; where two would overlap, the smaller cluster has its number, or nothing.
   function medians() {
-    const span = (values) => Math.max(...values) - Math.min(...values) || 1;
-    const wide = Math.max(span(M.x), span(M.y)), notes = [];
+    const span = (values) => Math.max(...values) - Math.min(...values) || 1, { clientWidth: width, clientHeight: height } = $("map");
+    const unit = 1.17 * Math.max(span(M.x) / (width || 700), span(M.y) / (height || 600)); // a pixel in units of the map, which has a margin
+    const font = D.k > 20 ? 12 : 15, pad = D.k > 20 ? 2 : 3, longest = Math.max(8, Math.min(24, Math.floor(width / 28))), placed = [];
+    const named = D.clusters.filter(({ cluster: j }) => Names.cluster(j)).length <= NAMES;
+    const wide = (words) => unit * (0.6 * font * words.length + 2 * pad + 6), tall = unit * (1.4 * font + 2 * pad);
     for (const { cluster: j } of [...D.clusters].sort((a, b) => b.size - a.size)) {
       const mine = M.cluster.map((c, i) => (c === j ? i : -1)).filter((i) => i >= 0);
       if (!mine.length) continue;
       const middle = (values) => mine.map((i) => values[i]).sort((a, b) => a - b)[Math.floor(mine.length / 2)];
-      const [x, y] = [middle(M.x), middle(M.y)], words = cut(Names.cluster(j) || String(j), 24);
-      const near = (other) => Math.abs(other.x - x) < (wide / 44) * Math.max(2, (other.text.length + words.length) / 3) && Math.abs(other.y - y) < wide / 22;
-      if (notes.some(near)) continue;
-      notes.push({ x, y, text: escaped(words), showarrow: false, font: { size: D.k > 20 ? 12 : 15, color: css("--ink") }, bgcolor: css("--card"), bordercolor: colour(j), borderwidth: 2, borderpad: D.k > 20 ? 2 : 3, opacity: 0.88 });
+      const [x, y] = [middle(M.x), middle(M.y)];
+      const isFree = (words) => placed.every((other) => Math.abs(other.x - x) > (wide(other.words) + wide(words)) / 2 || Math.abs(other.y - y) > tall);
+      const words = [...(named && Names.cluster(j) ? [cut(Names.cluster(j), longest)] : []), String(j)].find(isFree);
+      if (words) placed.push({ j, x, y, words });
     }
-    return notes;
+    return placed.map(({ j, x, y, words }) => ({ x, y, text: escaped(words), showarrow: false, font: { size: font, color: css("--ink") }, bgcolor: css("--card"), bordercolor: colour(j), borderwidth: 2, borderpad: pad, opacity: 0.88 }));
   }
   const escaped = (text) => text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;"); // plotly reads tags
 

@@ -10,6 +10,7 @@
     $("sentence").textContent = D.summary.sentence;
     const notes = D.summary.warnings.map((text) => el("p", { class: "warning", role: "alert" }, "⚠ " + text));
     if (!notes.length) notes.push(el("p", { class: "fine" }, D.summary.repaired ? `✓ No warnings; ${D.summary.repaired} dead centres were repaired in training.` : "✓ No warnings: no empty cluster, no collapse, nothing to repair."));
+    if (D.summary.fallback) notes.push(el("p", { class: "note" }, D.summary.fallback));
     for (const what of D.summary.unchecked) notes.push(el("p", { class: "note" }, `Not checked: ${what}.`));
     $("warnings").replaceChildren(...notes);
     $("tiles").replaceChildren(...D.summary.tiles.map(([name, value, note]) => el("div", { class: "tile" }, el("span", {}, name), el("b", {}, value), el("span", {}, note))));
@@ -19,6 +20,9 @@
     $("map-note").textContent = `${some}${shade} Point at a row to see it; choose it to see why it is in its cluster.`;
     $("model-sentence").textContent = D.summary.model;
   }
+
+  // Numbers beside stars are read where they lie on rows.
+  const HALO = () => Array(4).fill(`0 0 3px ${css("--card")}`).join(", ");
 
   let player = 0;
   function training() {
@@ -54,7 +58,7 @@
     $("epoch-note").textContent = `Loss: ${terms}.${moved}` + (F.cluster ? " Stars are the centres." : " There are no centres yet; colours are the clusters to come.");
     const labels = F.cluster || F.later;
     const traces = [{ type: "scatter", mode: "markers", x: F.x, y: F.y, hoverinfo: "skip", marker: { size: 6, opacity: 0.8, color: labels ? labels.map(colour) : css("--quiet") } }];
-    if (F.center_x) traces.push({ type: "scatter", mode: "markers+text", x: F.center_x, y: F.center_y, text: F.center_x.map((_, j) => String(j)), textposition: "top center", hoverinfo: "skip", marker: { symbol: "star", size: 15, color: F.center_x.map((_, j) => colour(j)), line: { width: 1.5, color: css("--ink") } } });
+    if (F.center_x) traces.push({ type: "scatter", mode: "markers+text", x: F.center_x, y: F.center_y, text: F.center_x.map((_, j) => String(j)), textposition: "top center", textfont: { shadow: HALO() }, hoverinfo: "skip", marker: { symbol: "star", size: 15, color: F.center_x.map((_, j) => colour(j)), line: { width: 1.5, color: css("--ink") } } });
     Plotly.react("epoch-map", traces, plain({ dragmode: false }), { ...CONFIG, displayModeBar: false });
     const centers = F.centers ? Array.from({ length: F.centers.n }, (_, j) => figure(picture(F.centers, j, 84, `Centre of cluster ${j} in epoch ${F.epoch}`), `centre ${j}`)) : [];
     $("epoch-centers").dataset.frame = at;
@@ -76,7 +80,7 @@
         start += Math.max(...Object.values(D.losses[phase]).map((v) => v.length));
       });
       const axis = { gridcolor: css("--line"), zeroline: false, automargin: true };
-      return Plotly.react(places[at], traces, plain({ margin: { l: 48, r: 12, t: 34, b: 34 }, title: { text: term, font: { size: 14 } }, xaxis: { ...axis, title: { text: "epoch", font: { size: 12 } } }, yaxis: axis, showlegend: traces.length > 1, legend: { x: 1, xanchor: "right", y: 1 }, dragmode: false }), { ...CONFIG, displayModeBar: false });
+      return Plotly.react(places[at], traces, plain({ margin: { l: 48, r: 12, t: 34, b: 34 }, title: { text: term, font: { size: 14 } }, xaxis: { ...axis, title: { text: "epoch", standoff: 6, font: { size: 12 } } }, yaxis: axis, showlegend: traces.length > 1, legend: { x: 1, xanchor: "right", y: 1 }, dragmode: false }), { ...CONFIG, displayModeBar: false });
     }));
   }
 

@@ -10,7 +10,7 @@ from .. import __version__, metrics
 from ..callbacks import TrainingRecord
 from ..engine.rows import SparseRows
 from ..explain.clusters import Census
-from ..explain.model import explain_model
+from ..explain.model import ModelExplanation, explain_model, why_no_network
 from ..explain.pictures import displayable
 from ..explain.rows import Subject, decoded_centers
 from ..explain.tables import shown_cell
@@ -52,7 +52,7 @@ def build(estimator: Any, X: Any, y: Any, options: ReportOptions) -> dict[str, A
         if isinstance(subject.given.rows, SparseRows) or decoded_centers(estimator) is None
         else "the runner-up's decoded centre",
         "total": n,
-        "summary": summary(material, model.sentence, model.repaired),
+        "summary": summary(material, model),
         "map": points(material, options.layout, stays),
         "pictures": pictures(material),
         **cards(material),
@@ -67,23 +67,28 @@ def build(estimator: Any, X: Any, y: Any, options: ReportOptions) -> dict[str, A
     }
 
 
-def summary(material: Material, about_model: str, repaired: int) -> dict[str, Any]:
+def summary(material: Material, model: ModelExplanation) -> dict[str, Any]:
     census = material.census
     doubtful = float((census.probability < DOUBT).mean())
     effective = metrics.effective_clusters(census.labels)
     sizes = np.bincount(census.labels, minlength=len(census.means))
     smallest, largest = int(sizes.argmin()), int(sizes.argmax())
+    differ = (
+        f"The largest is cluster {largest} with {sizes[largest]:,} rows, the smallest cluster {smallest} with "
+        f"{sizes[smallest]:,}."
+    )
+    of_sizes = differ if sizes[smallest] < sizes[largest] else f"Each has {sizes[largest]:,} rows."
     sentence = (
-        f"{len(census.labels):,} rows fall into {len(sizes)} clusters. The largest is cluster {largest} with "
-        f"{sizes[largest]:,} rows, the smallest cluster {smallest} with {sizes[smallest]:,}. "
+        f"{len(census.labels):,} rows fall into {len(sizes)} cluster{'s' * (len(sizes) > 1)}. {of_sizes} "
         f"{100 * doubtful:.1f} % of the rows are doubtful, with a probability below {DOUBT}."
     )
     return {
         "sentence": sentence,
-        "model": about_model,
+        "model": model.sentence,
         "warnings": said_of(material.estimator, "warnings"),
         "unchecked": said_of(material.estimator, "unchecked"),
-        "repaired": repaired,
+        "fallback": model.fallback,
+        "repaired": model.repaired,
         "tiles": [
             ["rows", f"{len(census.labels):,}", "all of them clustered"],
             ["clusters", str(len(sizes)), f"as even as {effective:.1f} equal ones"],
@@ -172,7 +177,10 @@ def features(material: Material, names: list[str]) -> dict[str, Any]:
 
 
 def frames(material: Material, record: TrainingRecord | None, layout: Layout) -> list[dict[str, Any]]:
-    """Epochs on record: a map of watched rows with the centres among them, and the decoded centres."""
+    """Epochs on record: a map of watched rows with the centres among them, and the decoded centres. None of a network
+    that was not kept, whose clusters are not those of the page."""
+    if why_no_network(material.estimator) is not None:
+        return []
     kept = record.of(material.estimator) if record is not None else []
     if not kept:
         return []

@@ -19,6 +19,9 @@ const Rows = (() => {
 
   const label = (i) => (D.truth ? (D.truth.label[i] === null ? "none" : D.truth.classes[D.truth.label[i]]) : null);
 
+  // In how many of the other runs a row is in the same cluster.
+  const stays = (i) => `${Math.round(M.stability[i] * (D.trust.runs.count - 1))} of ${D.trust.runs.count - 1}`;
+
   function button(i, note) {
     const said = `Row ${M.row[i]}, cluster ${M.cluster[i]}, probability ${chance(M.probability[i])}`;
     const go = () => { RowMap.select(i); $("map-section").scrollIntoView(); $("map").focus({ preventScroll: true }); };
@@ -75,7 +78,7 @@ const Rows = (() => {
     ];
     if (D.truth) parts.push(el("p", { class: "note" }, `True label: ${label(i)}`));
     if (own) parts.push(el("p", { class: "note" }, `Your name: ${own}`));
-    if (M.stability) parts.push(el("p", { class: "note" }, `It is in the same cluster in ${percent(M.stability[i])} of the other runs.`));
+    if (M.stability) parts.push(el("p", { class: "note" }, `It is in the same cluster in ${stays(i)} other ${D.trust.runs.count === 2 ? "run" : "runs"}.`));
     if (M.caption && D.kind === "text") parts.push(el("div", { class: "quote", tabindex: "0", role: "group", "aria-label": "Text of the row" }, ...marked(M.caption[i], wordWeights(i))));
     if (M.caption && D.kind !== "text") parts.push(el("p", { class: "note" }, M.caption[i]));
     if (D.pictures) parts.push(strip(i, j, l));
@@ -91,12 +94,12 @@ const Rows = (() => {
       parts.push(el("h4", {}, M.exact ? "Exact contributions to the margin" : "Contributions to the margin, by integrated gradients"));
       if (!M.of_inputs) parts.push(el("p", { class: "note" }, `${M.n_parts > 1 ? `z0 to z${M.n_parts - 1} are` : "z0 is"} the network's embedding of the row; each speaks for cluster ${j} (green) or for ${l} (red).`));
       const lines = M.part[i].map((p, at) => [M.parts[p], M.part_value[i][at]]);
-      if (M.n_parts > lines.length) lines.push([`${M.n_parts - lines.length} others`, M.part_rest[i]]);
+      if (M.n_parts > lines.length) lines.push([`${M.n_parts - lines.length} ${M.n_parts - lines.length === 1 ? "other" : "others"}`, M.part_rest[i]]);
       lines.push(["bias", M.bias[i]]);
       parts.push(bars(lines, ["margin", M.margin[i]]));
     }
     return parts;
   }
 
-  return { colour, dot, chance, cut, brief, label, button, bars, why, css };
+  return { colour, dot, chance, cut, brief, label, stays, button, bars, why, css };
 })();

@@ -47,16 +47,17 @@ const Trust = (() => {
       $("number-plot").hidden = true;
       return Promise.resolve();
     }
-    const best = N.scores.indexOf(Math.max(...N.scores));
+    const best = N.scores.indexOf(Math.max(...N.scores)), taken = N.candidates.indexOf(N.n_clusters), at = taken < 0 ? best : taken;
+    const why = at === best ? "agree on it best" : `agree on it nearly as well as on ${N.candidates[best]}, and of such numbers the smallest is taken`;
     $("number-note").textContent = N.n_clusters === 1 ?
       `One cluster: at the best number, ${N.candidates[best]}, the silhouette is ${N.silhouettes[best].toFixed(2)} and the deepest valley between clusters has ${percent(N.valley)} of their density, which is too little to tell several apart.` :
-      `${N.n_clusters} clusters: two networks, each trained on one half of the rows, agree on it best. There the silhouette is ${N.silhouettes[best].toFixed(2)}, and ${percent(N.agreements[best])} of the rows are in the same cluster for both.`;
+      `${N.n_clusters} clusters: two networks, each trained on one half of the rows, ${why}. There the silhouette is ${N.silhouettes[at].toFixed(2)}, and ${percent(N.agreements[at])} of the rows are in the same cluster for both.`;
     $("number-table").replaceChildren(grid(["clusters", "silhouette", "agreement", "score"], N.candidates.map((k, at) => [k, N.silhouettes[at].toFixed(3), N.agreements[at].toFixed(3), N.scores[at].toFixed(3)])));
     const axis = { gridcolor: css("--line"), zeroline: false, automargin: true };
     const line = (name, y, at) => ({ type: "scatter", mode: "lines+markers", name, x: N.candidates, y, line: { width: at ? 1.5 : 3, color: PALETTE[at] }, marker: { size: at ? 4 : 7 }, hovertemplate: `%{x} clusters: ${name} %{y:.3f}<extra></extra>` });
-    const mark = { type: "line", x0: N.candidates[best], x1: N.candidates[best], yref: "paper", y0: 0, y1: 1, line: { color: css("--quiet"), dash: "dot", width: 1.5 } };
+    const mark = { type: "line", x0: N.candidates[at], x1: N.candidates[at], yref: "paper", y0: 0, y1: 1, line: { color: css("--quiet"), dash: "dot", width: 1.5 } };
     const done = Plotly.react("number-plot", [line("score", N.scores, 0), line("silhouette", N.silhouettes, 1), line("agreement", N.agreements, 2)],
-      plain({ margin: { l: 44, r: 12, t: 12, b: 40 }, xaxis: { ...axis, title: { text: "clusters", font: { size: 12 } } }, yaxis: axis, showlegend: true, legend: { orientation: "h", y: 1.12 }, shapes: [mark], dragmode: false }), { ...CONFIG, displayModeBar: false });
+      plain({ margin: { l: 44, r: 12, t: 12, b: 40 }, xaxis: { ...axis, title: { text: "clusters", standoff: 6, font: { size: 12 } } }, yaxis: axis, showlegend: true, legend: { orientation: "h", y: 1.12 }, shapes: [mark], dragmode: false }), { ...CONFIG, displayModeBar: false });
     saveFigure("save-number", "number-plot", "number-of-clusters", "the number of clusters");
     return done;
   }
@@ -105,7 +106,7 @@ const Trust = (() => {
     const leaves = Array.from({ length: D.k }, (_, j) => j).sort((a, b) => at.get(a).x - at.get(b).x);
     traces.push({ type: "scatter", mode: "markers", x: leaves.map((j) => at.get(j).x), y: leaves.map(() => 0), cliponaxis: false, marker: { size: 9, color: leaves.map((j) => Rows.colour(group[j])) }, text: leaves.map((j) => Names.called(j)), hoverinfo: "text" });
     const words = leaves.map((j) => Rows.cut(Names.short(j), 18).replaceAll("<", "&lt;"));
-    const done = Plotly.react("tree-plot", traces, plain({ margin: { l: 48, r: 12, t: 10, b: 30 }, xaxis: { showgrid: false, zeroline: false, tickvals: leaves.map((_, x) => x), ticktext: words, automargin: true, fixedrange: true }, yaxis: { gridcolor: css("--line"), zeroline: false, automargin: true, fixedrange: true, rangemode: "tozero", title: { text: "height", font: { size: 12 } } }, dragmode: false }), { ...CONFIG, displayModeBar: false });
+    const done = Plotly.react("tree-plot", traces, plain({ margin: { l: 48, r: 12, t: 10, b: 30 }, xaxis: { showgrid: false, zeroline: false, tickvals: leaves.map((_, x) => x), ticktext: words, autotickangles: [0, 90], ticks: "outside", ticklen: 7, tickcolor: "rgba(0,0,0,0)", automargin: true, fixedrange: true }, yaxis: { gridcolor: css("--line"), zeroline: false, automargin: true, fixedrange: true, rangemode: "tozero", title: { text: "height", font: { size: 12 } } }, dragmode: false }), { ...CONFIG, displayModeBar: false });
     $("tree-table").replaceChildren(grid(["join", "of", "and", "height", "rows"], T.tree.map(([a, b, height, rows], step) => [step + 1, called(a), called(b), format(height), rows.toLocaleString("en")])));
     const n = `${cutAt} ${cutAt === 1 ? "cluster" : "clusters"}`;
     $("cut-label").textContent = n;
@@ -119,7 +120,7 @@ const Trust = (() => {
     tables();
     $("wander-part").hidden = !D.wandering.length;
     $("wandering").className = D.pictures ? "gallery" : "gallery texts";
-    $("wandering").replaceChildren(...D.wandering.map((i) => Rows.button(i, `stays in ${Math.round(D.map.stability[i] * (T.runs.count - 1))} of ${T.runs.count - 1} runs`)));
+    $("wandering").replaceChildren(...D.wandering.map((i) => Rows.button(i, Rows.stays(i))));
     $("cut").max = $("cut").value = D.k;
     $("cut").addEventListener("input", () => {
       cutAt = Number($("cut").value);

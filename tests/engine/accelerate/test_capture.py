@@ -93,8 +93,8 @@ def losses(method, images, counted, *, captured, **settings):
 
 
 def agree(method, images, counted, network, optimizer):
-    # small steps, so that last bits stay last bits: in sixty larger ones even plain runs of CrossMetric part, and in DCN
-    # a row may go to another centre
+    # small steps, so that last bits stay last bits: in sixty larger ones even plain runs of CrossMetric part, and a row
+    # of DCN may go to another centre
     lr = OPTIMIZERS[optimizer][1] / (1000 if method in (CrossMetric, DCN, SSCNet) else 10)
     settings = {"network": network, "optimizer": optimizer, "lr": lr}
     if "repair" in {field.name for field in fields(method)}:
