@@ -98,7 +98,7 @@ _integrate_by(FEW_POINTS)
 
 def train(phases, seeds=(0,), *, capture=None, stack=None):
     """Phases to their ends, side by side, each with the random numbers of its seed; their histories."""
-    steps = StepRunner(phases[0].data.device, capture=capture, stack=stack)
+    runner = StepRunner(phases[0].data.device, capture=capture, stack=stack)
     members = [(phase, Randomness(seed, phase.data.device)) for phase, seed in zip(phases, seeds, strict=True)]
     for phase, randomness in members:
         with randomness.borrowed():
@@ -107,7 +107,7 @@ def train(phases, seeds=(0,), *, capture=None, stack=None):
         for phase, randomness in running:
             with randomness.borrowed():
                 phase.begin_epoch()
-        steps.epoch(running)
+        runner.run_epoch(running)
         for phase, randomness in running:
             with randomness.borrowed():
                 phase.end_epoch()

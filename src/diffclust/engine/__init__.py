@@ -25,6 +25,7 @@ A fit reads downwards: `estimator.fit` builds restarts, `loop.train` runs them e
 Terms::
 
     restart         one run of a fit with its own seed; of `n_init` restarts one is kept
+    run             a finished restart, measured on all rows: its labels, centres and label-free scores
     phase           a part of a restart with one loss: pretraining, clustering
     graph_key       the non-tensor values that a step depends on; each value gets its own CUDA graph
     stack_key       models with the same key differ only in tensor values, so `torch.vmap` can train them together

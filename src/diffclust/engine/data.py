@@ -189,9 +189,9 @@ class Data:
             return torch.arange(len(self), device=self.device)
         return torch.linspace(0, len(self) - 1, size, dtype=torch.float64, device=self.device).long()
 
-    def portion(self, losses: dict[str, Tensor]) -> dict[str, Tensor]:
-        """A weight for means over this part of a batch, so that the sum over all processes is the mean over the whole
-        batch."""
+    def weighted_by_share(self, losses: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Means over this process's rows of a batch, times the share that these are of the batch: their sum over all
+        processes is the mean over the whole batch."""
         if self.processes.alone:
             return losses
         share = (self.slot.stop - self.slot.start) / self.batch_size

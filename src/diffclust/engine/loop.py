@@ -14,25 +14,25 @@ def train(restarts: Sequence[Restart]) -> None:
     Ctrl-C ends the phase of the running restarts: each is then measured in its current state, and restarts that have
     not begun have no result.
     """
-    contexts = list(dict.fromkeys(restart.context for restart in restarts))
+    contexts = list(dict.fromkeys(restart.context for restart in restarts))  # one for each fit
     with contextlib.ExitStack() as watching:
         for context in contexts:
             watching.enter_context(context.watchers)
         for group in _side_by_side(restarts):
-            steps = StepRunner(
+            runner = StepRunner(
                 group[0].context.device,
                 expected=max(restart.expected_steps for restart in group),
                 capture=group[0].context.capture,
             )
             for restart in group:
-                restart.advance()
+                restart.advance()  # starts the first phase
             while running := [restart for restart in group if restart.result is None]:
                 for context in contexts:
                     context.checkpoint.write()
                 try:
                     for restart in running:
                         restart.begin_epoch()
-                    steps.epoch([(restart.current, restart.randomness) for restart in running])
+                    runner.run_epoch([(restart.current, restart.randomness) for restart in running])
                     for restart in running:
                         restart.end_epoch()
                 except KeyboardInterrupt:
@@ -41,7 +41,7 @@ def train(restarts: Sequence[Restart]) -> None:
                     for restart in running:
                         restart.interrupt()
                 for restart in running:
-                    restart.advance()
+                    restart.advance()  # to the next phase, or to the result
             for context in contexts:
                 context.checkpoint.write()
             if any(context.interrupted for context in contexts):

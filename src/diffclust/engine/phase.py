@@ -22,7 +22,7 @@ from .rows import TensorRows
 from .runtime import Randomness, autocast, random_states, set_random_states
 
 Record = dict[str, Any]  # {"phase": ..., "epoch": ..., and a number for each loss term}
-GraphKey = tuple[int, Hashable, tuple[float, ...]]  # of a step: its phase, the model's step_key, the learning rates
+CaptureKey = tuple[int, Hashable, tuple[float, ...]]  # of a step: its phase, the model's step_key, the learning rates
 
 NUMBER = (bool, int, float, Tensor)
 FINITE_CHECK_ROWS = 64  # rows whose embedding must be finite when a phase ends
@@ -197,26 +197,27 @@ class Phase:
         with autocast(device, self.precision):
             self.fusion.rehearse(self.model, batch.x)
             with self.fusion.layers(self.model, cast_weights), shared_norms():
-                losses = self.data.portion(self.model.losses(batch))
+                losses = self.data.weighted_by_share(self.model.losses(batch))
         if self.optimizer is not None:
             for group in self.optimizer.param_groups:
                 for parameter in group["params"]:
                     parameter.grad = None
-            learnt = [value for value in losses.values() if value.requires_grad]
-            if self.learns_by_gradients(any_gradient=bool(learnt)):
-                torch.autograd.backward(learnt)  # of their sum
+            differentiable = [value for value in losses.values() if value.requires_grad]
+            if differentiable:
+                torch.autograd.backward(differentiable)  # of their sum
+            else:
+                self.check_that_a_part_is_frozen()
         with self.fusion.arithmetic():
             self.apply_gradients(batch, losses)
 
-    def learns_by_gradients(self, any_gradient: bool) -> bool:
-        """Whether a step has gradients to take. It may have none only where the model says that a part is frozen."""
-        if not any_gradient and not self.model.frozen_parts:
+    def check_that_a_part_is_frozen(self) -> None:
+        """Raise if it is not: a loss without a gradient would train nothing."""
+        if not self.model.frozen_parts:
             raise ValueError(
                 f"no term of `loss` has a gradient: {type(self.model).__name__} has nothing to learn in epoch "
                 f"{self.epoch} of {self.name}. If the network does not learn (see `network_learns`), the centres must "
                 "learn in every epoch; a part that rests is named in `frozen_parts`."
             )
-        return any_gradient
 
     def apply_gradients(self, batch: Batch, losses: Losses) -> None:
         """The part of a step after the backward pass."""
@@ -312,7 +313,7 @@ class Phase:
     # ---- what acceleration needs to know
 
     @property
-    def graph_key(self) -> GraphKey:
+    def capture_key(self) -> CaptureKey:
         """Steps with the same key do the same work, so one CUDA graph serves them."""
         rates = tuple(float(group["lr"]) for group in self.optimizer.param_groups) if self.optimizer else ()
         return id(self), self.model.step_key, rates

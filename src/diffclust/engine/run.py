@@ -27,6 +27,8 @@ EVENTS_WITHOUT_WARNING = ("repaired", "settled", "stopped", "fallback")  # event
 
 @dataclass(eq=False)
 class Run:
+    """What a finished restart gave."""
+
     model: ClusterModel
     seed: int
     history: list[Record]
@@ -61,6 +63,7 @@ class Run:
         def measure(x: Tensor) -> Tensor:
             z, _, label = model.answer(x)
             own = (z - centers[label]).square().sum(1)
+            # one tensor, because `data.parts` carries one for each part; labels are exact in float64
             return torch.stack([label.double(), own, model.loss_of_members(z, own)], dim=1)
 
         labels = torch.empty(len(data.own), dtype=torch.long, device=data.device)

@@ -41,7 +41,7 @@ from .prediction import PredictionMixin
 from .regrouping import RegroupingMixin
 from .restarts import build_restarts
 from .result_checks import check_result
-from .selection import choose
+from .selection import choose_run
 from .settings import SharedSettings, hyperparameters
 from .stability import StabilityMixin
 from .state import fitted_names, set_attributes, snapshot, write_lock
@@ -181,10 +181,10 @@ class PrototypeClusterer(
             given = self._read(X)
             knowledge = self._read_knowledge(given, known, must_link, cannot_link)
             with self._reserved(), current_processes().sharing():
-                counted, choice = with_n_clusters(self, given, least=max(1, len(knowledge.classes)))
-                restarts = build_restarts(counted, given, knowledge=knowledge.facts, choice=choice)
+                settled, choice = with_n_clusters(self, given, least=max(1, len(knowledge.classes)))
+                restarts = build_restarts(settled, given, knowledge=knowledge.facts, choice=choice)
                 train(restarts)
-                run = choose(counted, restarts)
+                run = choose_run(settled, restarts)
             self._adopt(restarts, run, choice, knowledge)
         self._warn(stacklevel=3)  # the caller of fit, past scikit-learn's wrapper
         return self

@@ -39,9 +39,9 @@ def with_n_clusters(estimator: E, given: UserInput, least: int = 1) -> tuple[E, 
     if not estimator._n_clusters_is_auto:
         return estimator, None
     choice = current_processes().broadcast(lambda: _found_before(estimator) or _estimate(estimator, given))
-    counted = snapshot(estimator)
-    counted.n_clusters = max(choice.n_clusters, least)
-    return counted, choice
+    settled = snapshot(estimator)
+    settled.n_clusters = max(choice.n_clusters, least)
+    return settled, choice
 
 
 def _found_before(estimator: "PrototypeClusterer") -> Choice | None:

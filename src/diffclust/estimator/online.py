@@ -256,7 +256,7 @@ class OnlineMixin:
         twin.train()
         with randomness.borrowed():
             phase.begin_steps()
-        StepRunner(data.device).epoch([(phase, randomness)])
+        StepRunner(data.device).run_epoch([(phase, randomness)])
         if not all(map(math.isfinite, phase.means().values())):
             optimizer.load_state_dict(before)
             raise ValueError("The loss of this batch is not finite: its values are too far from those of the fit.")

@@ -132,7 +132,7 @@ def _sparse(data: Data) -> sp.csr_matrix:
 
 def _reduced(estimator: "PrototypeClusterer", data: Data) -> Data:
     """The training data: the data themselves, or the principal components of wide rows if the network starts with
-    them."""
+    them; it takes both (see `ScaledRows.scaled`)."""
     named = isinstance(estimator.network, str) and estimator.network in ("auto", "rows")
     if data.graph is None or not named or data.augment is not None:
         return data

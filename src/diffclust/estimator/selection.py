@@ -53,7 +53,7 @@ RULES: dict[str, Callable[[list[Run]], int]] = {
 }
 
 
-def choose(estimator: "PrototypeClusterer", restarts: list[Restart]) -> Run:
+def choose_run(estimator: "PrototypeClusterer", restarts: list[Restart]) -> Run:
     """The result of a fit: the best run, also measured by the model's other assignment, if it has one."""
     return best_run(estimator, restarts).with_other_assignment(restarts[0].data)
 

@@ -14,7 +14,7 @@ from ..reading.inputs import UserInput, read_rows
 from .base import PrototypeClusterer
 from .n_clusters import with_n_clusters
 from .restarts import build_restarts
-from .selection import choose
+from .selection import choose_run
 
 E = TypeVar("E")
 
@@ -58,17 +58,17 @@ def fit_each(pairs: Sequence[tuple[E, Any]]) -> list[E]:
     with learning(exact), contextlib.ExitStack() as reserved:
         for estimator, _ in beside:
             reserved.enter_context(estimator._reserved())
-        counted = [
+        settled = [
             with_n_clusters(estimator, estimator._read(given[key]))
             for key, (estimator, _) in zip(keys, beside, strict=True)
         ]
         fits = [
             build_restarts(each, given[key], quiet=i > 0, choice=choice)
-            for i, (key, (each, choice)) in enumerate(zip(keys, counted, strict=True))
+            for i, (key, (each, choice)) in enumerate(zip(keys, settled, strict=True))
         ]
         train([restart for restarts in fits for restart in restarts])
-        for (estimator, _), (each, choice), restarts in zip(beside, counted, fits, strict=True):
-            estimator._adopt(restarts, choose(each, restarts), choice)
+        for (estimator, _), (each, choice), restarts in zip(beside, settled, fits, strict=True):
+            estimator._adopt(restarts, choose_run(each, restarts), choice)
     for estimator, _ in beside:
         estimator._warn(stacklevel=3)
     for other, X in pairs:

@@ -100,7 +100,7 @@ class Reads:
 
     def step(self, phase, step):
         modules = dict(phase.model.named_modules())
-        self.key, self.written = phase.graph_key, set()
+        self.key, self.written = phase.capture_key, set()
         self.kept.append(phase)
         self.names = {id(module): f"{path}." if path else "" for path, module in modules.items()}
         kinds = {path: type(module) for path, module in modules.items()}

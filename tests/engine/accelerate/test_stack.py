@@ -316,13 +316,13 @@ def test_a_loss_of_ones_own_is_not_stacked_by_an_inherited_word(data, kind, stac
 
 def test_stacks_end_with_their_phases_and_members(data, monkeypatch):
     phases = [phase_of(DCN, {}, n, data, epochs=n) for n in (1, 2, 4)]
-    sizes, epoch = [], StepRunner.epoch
+    sizes, epoch = [], StepRunner.run_epoch
 
     def counted(steps, members):
         epoch(steps, members)
         sizes.append([len(stack.members) for stack in steps.stacks.values()])
 
-    monkeypatch.setattr(StepRunner, "epoch", counted)
+    monkeypatch.setattr(StepRunner, "run_epoch", counted)
     learn(phases, stack=True)
     assert sizes == [[3], [2], [], []]
     for phase in phases:

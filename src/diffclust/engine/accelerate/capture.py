@@ -1,4 +1,4 @@
-"""Run the steps of an epoch: one by one, or on a GPU captured once as a CUDA graph and replayed.
+"""The loop over the steps of an epoch: one by one, or on a GPU captured once as a CUDA graph and replayed.
 
 A step consists of some hundred small kernels, and launching them takes far longer than running them. A CUDA graph holds
 the whole step, from the forward pass to the update of the centres, and costs one launch. The steps of several runs are
@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from ..phase import GraphKey, Phase
+from ..phase import CaptureKey, Phase
 from ..runtime import Randomness
 from .side_stream import side_by_side
 from .stack import Members, Stack, stack_key_of
@@ -40,12 +40,12 @@ class StepRunner:
         self.captures = device.type == "cuda" and (expected >= MIN_REPLAYS if capture is None else capture)
         self.stacking = self.captures if stack is None else stack
         self.stacks: dict[tuple[int, ...], Stack] = {}  # by their members
-        self.graphs: dict[tuple[GraphKey, ...], torch.cuda.CUDAGraph] = {}
-        self.warmth: Counter[tuple[GraphKey, ...]] = Counter()
+        self.graphs: dict[tuple[CaptureKey, ...], torch.cuda.CUDAGraph] = {}
+        self.warmth: Counter[tuple[CaptureKey, ...]] = Counter()
         self.side = torch.cuda.Stream(device) if self.captures else None
         self.runs: int | None = None  # that share the GPU, at first
 
-    def epoch(self, members: Members) -> None:
+    def run_epoch(self, members: Members) -> None:
         """One epoch of every phase, each with its own random numbers."""
         taking_part = {id(phase) for phase, _ in members}
         self.stacks = {ids: stack for ids, stack in self.stacks.items() if taking_part.issuperset(ids)}
@@ -96,7 +96,7 @@ class StepRunner:
 
     def _recording(self, members: Members) -> torch.cuda.CUDAGraph | None:
         """The graph of a step of all members, once it is warmed up; None: run the step itself."""
-        key = tuple(phase.graph_key for phase, _ in members)
+        key = tuple(phase.capture_key for phase, _ in members)
         if key in self.graphs:
             return self.graphs[key]
         self.warmth[key] += 1
@@ -141,7 +141,7 @@ class StepRunner:
 
     def _forget(self, members: Members) -> None:
         """Drop graphs of phases that are over, and of former learning rates."""
-        current = {phase.graph_key[0]: phase.graph_key[2] for phase, _ in members}
+        current = {phase.capture_key[0]: phase.capture_key[2] for phase, _ in members}
         self.graphs = {
             key: graph
             for key, graph in self.graphs.items()

@@ -94,8 +94,10 @@ class Stack:
             objective = torch.stack(list(losses.values())).sum()
         wanted = {name: weight for name, weight in self.weights.items() if weight.requires_grad}
         gradients: Sequence[Tensor | None] = [None] * len(wanted)
-        if first.learns_by_gradients(any_gradient=objective.requires_grad):
+        if objective.requires_grad:
             gradients = torch.autograd.grad(objective, list(wanted.values()), allow_unused=True)
+        else:
+            first.check_that_a_part_is_frozen()
         # in the memory layout of the weights, as fused optimisers require
         known = {name: g.contiguous() for name, g in zip(wanted, gradients, strict=True) if g is not None}
         parts = {name: value.detach().unbind() for name, value in losses.items()}
