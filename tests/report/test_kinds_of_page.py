@@ -50,7 +50,7 @@ def test_curves_have_a_mean_and_a_band(tmp_path, loads):
     shuffled = loads[:, np.random.default_rng(0).permutation(48)]  # embeddings have their columns in any order
     model, data = made(shuffled, tmp_path)
     assert data["curves"] is data["clusters"][0]["curve"] is None
-    with pytest.raises(ValueError, match="no curves"):
+    with pytest.raises(ValueError, match="not curves"):
         plot.curves(model, shuffled)
 
 
