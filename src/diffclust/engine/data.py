@@ -21,7 +21,7 @@ from .runtime import without_caller_modes
 CHUNK = 1024  # rows computed at a time, unless MANY_VALUES gives another number
 # By device: values per chunk. A chunk has at most 8 * CHUNK rows, at least CHUNK on a GPU, and at least CHUNK / 4 on a
 # CPU, whose cache cannot hold more wide rows. On a CPU this applies only to rows in memory.
-MANY_VALUES = {"cpu": 2**17, "cuda": 2**23}
+MANY_VALUES = {"cpu": 2**19, "cuda": 2**23}
 MIN_ROWS_AT_ONCE = 16  # with fewer rows other matrix kernels run, and a row's last bits would depend on the batch
 
 
