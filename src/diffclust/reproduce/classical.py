@@ -38,6 +38,8 @@ def reason(method: str, n: int) -> str:
     if method in SQUARE:
         size = f"{8e-9 * n**2:.0f} GB for {n:,} rows"
         return f"not run here: it holds several n x n matrices, each {size}; above 10,000 rows it was not tried"
+    if method == "ssc" and n > 20_000:
+        return "not run here: three quarters of an hour a run; benchmarks/ssc_mnist.py has one"
     return f"not run here: {n:,} rows merge pair by pair, for hours" if method == "zac" else ""
 
 

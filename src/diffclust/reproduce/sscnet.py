@@ -20,6 +20,7 @@ METRICS = {"NMI": "nmi_geometric", "ACC": "acc"}
 PUBLISHED = {"mnist": "mnist-full", "usps": "usps", "cifar10": "cifar10-full"}
 N_CLUSTERS = {"coil20": 20}  # ten for other data
 N_IMAGES = {"cifar10": 20_000}  # drawn by a fixed seed; all images of other data
+ALL_IMAGES = {"mnist": 70_000, "usps": 9_298, **N_IMAGES}
 PART_OF = {"cifar10": "20,000 of 60,000 images"}  # the same in words
 LITERAL_EPOCHS = {"usps": 50}  # 10 for other data
 # epochs of pretraining, epochs and batch size: of ours, those that "auto" gives
@@ -143,7 +144,7 @@ def others(data: str) -> list[Row]:
     """The printed baselines. For MNIST and USPS, those related to DEC share their runs with the tables of Deep
     k-Means."""
     name = PUBLISHED[data]
-    found = classical_rows(data, (name, ""), ("SSC", "SEC") if data != "cifar10" else ("SSC",), 0)
+    found = classical_rows(data, (name, ""), ("SSC", "SEC") if data != "cifar10" else ("SSC",), ALL_IMAGES[data])
     if data == "cifar10":
         for label, method in (("AE+k-means", "aekmeans"), ("DEC", "dec"), ("IDEC", "idec")):
             spec = Spec(data, method, changes={"n_clusters": 10, "network": "conv", "augment": None})
