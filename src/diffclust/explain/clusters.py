@@ -61,7 +61,7 @@ class ClusterExplanation:
             how = "tighter" if self.relative_tightness < 1 else "looser"
             parts.append(f"It is {how} than the average: {self.relative_tightness:.2f} of the mean squared distance.")
         if near:
-            parts.append(f"Its nearest clusters are {near}.")
+            parts.append(f"Its nearest {'cluster is' if len(self.neighbours) == 1 else 'clusters are'} {near}.")
         if self.columns:
             parts.append(f"It stands out by {self.said}.")
         elif self.columns is not None and self.size:
