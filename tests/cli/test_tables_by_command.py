@@ -324,7 +324,7 @@ SPOILED = {  # name: content, and what is said of it
     "plain.jsonl.gz": (b'{"a": 1}\n', "is not a complete gzip file"),
     "plain.npy": (GOOD, "plain.npy cannot be read as .npy"),
     "plain.npz": (GOOD, "plain.npz cannot be read as .npz"),
-    "table.xlsx": (b"PK\x03\x04", "unknown ending '.xlsx'. Known: .npy"),
+    "table.xlsx": (b"PK\x03\x04", ".txt files. Save the sheet as .csv."),
 }
 
 

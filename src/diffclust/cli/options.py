@@ -194,4 +194,4 @@ def check_there(data: str) -> None:
         from .. import datasets
 
         if data not in datasets.names():
-            raise FileNotFoundError(f"No file, folder or data set {data!r}{datasets.suggestion(data)}")
+            raise FileNotFoundError(datasets.not_there(data))
