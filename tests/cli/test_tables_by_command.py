@@ -184,6 +184,26 @@ def test_json_for_scripts(works, customers):
     assert json.loads(works("predict", "a", customers, "--out", "n.csv", "--json")) == {"out": "n.csv", "rows": 30}
 
 
+def test_a_fit_says_that_it_keeps_kmeans_instead_of_the_network(works, customers):
+    said = "k-means is used."
+    out = works("fit", customers, "-k", 2, "--out", "a", *SHORT)  # thirty rows: too few for a network
+    assert said in out
+    assert json.loads(works("fit", customers, "-k", 2, "--out", "a", "--json", *SHORT))["fallback"].endswith(said)
+    learnt = (*SHORT, "--set", "features=neighbours")
+    assert said not in works("fit", customers, "-k", 2, "--out", "b", *learnt)
+    assert json.loads(works("fit", customers, "-k", 2, "--out", "b", "--json", *learnt))["fallback"] is None
+
+
+def test_a_fit_into_a_used_folder_says_which_pages_are_old(works, customers):
+    command = ("fit", customers, "-k", 2, "--out", "a", *SHORT)
+    assert "the model that was there" not in works(*command)
+    assert "the model that was there" not in works(*command)  # it had no page
+    works("report", "a")
+    assert "report.html in a is about the model that was there." in works(*command)
+    works("report", "a", "--new", customers)
+    assert "report.html and comparison.html in a are about the model that was there." in works(*command)
+
+
 def test_options_from_a_file(works, refused, tmp_path, customers):
     (tmp_path / "c.toml").write_text(
         'k = 2\nout = "a"\nepochs = 2\nquiet = true\nskip = ["since"]\n[column]\nincome = "category"\n'

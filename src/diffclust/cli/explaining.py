@@ -11,7 +11,7 @@ import typer
 from ..saving.folder import SETTINGS, check_folder
 from .errors import UsageError
 from .folders import ReadData, Source, captions_of, read_for, record_of, source_of, words_of
-from .options import Config, Device, Embeddings, Model, check_out, check_there
+from .options import COMPARISON, REPORT, Config, Device, Embeddings, Model, check_out, check_there
 from .tables import print_table, print_unlabelled
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ def report(
         path = _compared(saved, estimator, source, other, new, out=out, title=title, device=device)
         print(_done(path))
         return
-    out = out or model / "report.html"
+    out = out or model / REPORT
     check_out(out, folder=False, reads=source.data)
     X, y, shown, _ = read_for(saved, estimator, source)
     path = estimator.report(
@@ -188,7 +188,7 @@ def _compared(
 
     if source.embeddings is not None:
         raise UsageError("Models of embeddings cannot be compared by the command: use diffclust.compare_models.")
-    out = out or saved.folder / "comparison.html"
+    out = out or saved.folder / COMPARISON
     later = source if new is None else source._replace(data=new)
     for read in {source.data, later.data}:
         check_out(out, folder=False, reads=read)

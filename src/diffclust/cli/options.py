@@ -12,6 +12,7 @@ from ..methods import METHODS, TRANSDUCTIVE
 from .errors import UsageError
 
 COLUMN_KINDS = ("number", "category", "date", "text", "skip")
+REPORT, COMPARISON = "report.html", "comparison.html"  # in the folder of a model
 
 
 def read_config(context: typer.Context, path: Path | None) -> Path | None:
