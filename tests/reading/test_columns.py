@@ -503,6 +503,12 @@ def test_decoded_rows_in_words():
     assert reading.features == ["income", "plan = basic", "plan = free", "plan = premium", "since"]
     rows = [[51_999.6, 0.2, -0.1, 0.8, 19724.2], [12.25, -1, -1, -1, 19723], [0, 0.001, 1.3, 0.5, 19724]]
     said = reading.in_words(np.array(rows))
+def test_two_numbers_of_one_phrase_are_written_in_one_way():
+    income = Column("a", "number")
+    assert [income.shown(48_722, 141_814), income.shown(141_814, 48_722)] == ["48,722", "141,814"]
+    assert [income.shown(48_722, 62_476), income.shown(9_512.5, 141_814)] == ["48722", "9512.5"]
+
+
     assert list(said.columns) == ["since", "income", "plan"]
     assert said["income"].tolist() == ["52000", "12.25", "0"]
     assert said["since"].tolist() == ["2024-01-02", "2024-01-01", "2024-01-02"]
