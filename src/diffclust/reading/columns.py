@@ -205,7 +205,8 @@ class Column:
 
     def _as_id(self, there: NonBlankCells) -> Self:
         all_of_them = self.distinct == len(there)
-        return replace(self, why="all distinct" if all_of_them else f"{self.distinct} of {len(there)} distinct")
+        too_many = f"{self.distinct} of {len(there)} values differ, too many for a category"
+        return replace(self, why="all distinct" if all_of_them else too_many)
 
     def _as_number(self, there: NonBlankCells) -> Self:
         style = there.number_style
