@@ -255,6 +255,9 @@ def test_embeddings_of_ones_own(works, refused, tmp_path):
     assert (pd.read_csv("n.csv")["label"] == pd.read_csv("a/labels.csv")["label"]).all()
     refused("predict", "a", "t.jsonl", "--out", "n.csv", says="a was fitted on embeddings: give --embeddings")
     assert works("explain", "a", "--row", 0).startswith("Row 0: cat sat here\n")
+    for j, apart in enumerate(pd.read_csv("a/clusters.csv")["set apart by"]):
+        assert f"It stands out by {apart}." in works("explain", "a", "--cluster", j).replace("\n", " ")
+        assert json.loads(works("explain", "a", "--cluster", j, "--json"))["columns"][0]["column"] == "text"
     (tmp_path / "names.csv").write_text("kind,number,name\ncluster,1,the cats\nrow,0,a good one\n")
     works("report", "a", "--layout", "PCA", "--names", "names.csv")
     page = (tmp_path / "a" / "report.html").read_text()

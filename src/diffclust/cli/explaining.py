@@ -44,15 +44,18 @@ def explain(
     check_folder(model)
     if data is not None:
         check_there(data)
+    from ..explain.clusters import cluster_facts
+    from ..reading.frames import is_frame
     from ..saving.load import open_model
 
     saved = open_model(model)
     estimator = saved.estimator(device=device)
     X: Any = None
+    shown: Any = None
     names: list[str] | None = None
     called: list[str] | None = None
     if row is not None or cluster is not None:
-        X, called = _rows(saved, estimator, data, embeddings, needed=row is not None)
+        X, shown, called = _rows(saved, estimator, data, embeddings, needed=row is not None)
         terms = _terms(saved, estimator)
         names = terms if terms is None or as_json else [f"“{term}”" for term in terms]
     if row is not None and pair is not None:
@@ -61,6 +64,9 @@ def explain(
         said = dataclasses.replace(estimator.explain(_row(X, row), feature_names=names)[0], row=row)
     elif cluster is not None:
         said = estimator.explain_cluster(cluster, X, feature_names=names)
+        if is_frame(shown) and said.columns is None:  # a table or texts, of which X are the embeddings
+            facts = cluster_facts(estimator, X, shown, estimator.predict(X))
+            said = dataclasses.replace(said, columns=None if facts is None else facts[cluster])
     else:
         said = estimator.explain_model()
     if as_json:
@@ -212,17 +218,17 @@ def _terms(saved: "SavedModel", estimator: Any) -> list[str] | None:
 
 def _rows(
     saved: "SavedModel", estimator: Any, data: str | None, embeddings: Path | None, *, needed: bool
-) -> tuple[Any, list[str] | None]:
-    """X and the captions of its rows, from DATA or from the data of the fit. None, if these cannot be read and are not
-    needed."""
+) -> tuple[Any, Any, list[str] | None]:
+    """X, what it is shown as, and the captions of its rows, from DATA or from the data of the fit. None, if these
+    cannot be read and are not needed."""
     try:
         source = source_of(saved, "explain", data, embeddings)
         read = read_for(saved, estimator, source)
     except (FileNotFoundError, UsageError):
         if needed or data is not None:
             raise
-        return None, None
-    return read.X, captions_of(estimator, source, read.shown)
+        return None, None, None
+    return read.X, read.shown, captions_of(estimator, source, read.shown)
 
 
 def _row(X: Any, i: int) -> Any:
