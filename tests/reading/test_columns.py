@@ -394,6 +394,30 @@ def test_infinity_is_refused():
         Columns.fit(table).transform(new)
 
 
+def test_a_file_that_is_written_otherwise_is_told_with_how_much_of_it_is_lost():
+    reading = Columns.fit(
+        pd.DataFrame({"income": [f"{i}.5" for i in range(40)], "day": ["2024-12-31", "2024-11-30"] * 20})
+    )
+    new = pd.DataFrame({"income": [f"1.00{i % 9},5" for i in range(30)], "day": ["31.12.2024"] * 29 + [None]})
+    with pytest.warns(UserWarning, match="treated as missing") as told:
+        reading.transform(new)
+    of_days, of_income = sorted(str(each.message) for each in told)
+    assert of_income.endswith(" and 1 more. These are 30 of its 30 cells; in fit they were written as 1234.5.")
+    assert of_days.endswith("'31.12.2024'. These are 29 of its 29 cells; in fit they were written as 2024-12-31.")
+    new = pd.DataFrame({"income": ["1.5"] * 20 + ["much"] * 10, "day": ["2024-12-31"] * 30})
+    with pytest.warns(UserWarning, match=r"treated as missing: 'much'\.$"):
+        reading.transform(new)
+
+
+def test_a_column_in_capitals_is_told():
+    table = pd.DataFrame({"age": [1.5, 2.5, 3.0], "pay": [2.5, 1.5, 3.5]})
+    reading = Columns.fit(table)
+    with pytest.raises(ValueError, match=r"no column 'age', which fit saw; it has 'Age'\. Capitals count: rename it\."):
+        reading.transform(table.rename(columns={"age": "Age"}))
+    with pytest.raises(ValueError, match=r"no column 'age', 'pay', .* it has 'Age'\. Add them empty"):
+        reading.transform(table.rename(columns={"age": "Age"}).drop(columns="pay"))
+
+
 def test_a_wish_bears_cells_that_are_something_else():
     cells = ["1.5", "2.5", "x", "y", "3.5"]
     table = pd.DataFrame({"a": cells, "b": range(5)})

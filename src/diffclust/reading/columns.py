@@ -314,13 +314,20 @@ class Column:
         assert self.words is not None
         return self.words.transform(["" if text is None else text for text in as_words(cells)])
 
-    def unread_in(self, cells: np.ndarray, encoded: np.ndarray | sp.csr_matrix) -> list[str]:
+    def unread_in(self, cells: np.ndarray, encoded: np.ndarray | sp.csr_matrix) -> Counter[str]:
         """Words of new rows that became blanks: unknown categories, and what is no number or no date."""
         if self.kind == "text":
-            return []
+            return Counter()
         assert isinstance(encoded, np.ndarray)
-        words = set(as_words(cells[np.isnan(encoded[:, 0]) & ~is_blank(cells)]).tolist())
-        return sorted(word for word in words if self.kind == "category" or not is_unknown(word))
+        words = as_words(cells[np.isnan(encoded[:, 0]) & ~is_blank(cells)]).tolist()
+        return Counter(word for word in words if self.kind == "category" or not is_unknown(word))
+
+    @property
+    def example(self) -> str:
+        """How its numbers or dates are written."""
+        if self.kind == "date":
+            return str(A_DAY.date()) if self.style == "iso" else A_DAY.strftime(self.style)
+        return self.style
 
     def _encode_categories(self, words: np.ndarray) -> np.ndarray:
         levels = self.levels
