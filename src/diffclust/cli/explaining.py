@@ -11,7 +11,7 @@ import typer
 from ..saving.folder import SETTINGS, check_folder
 from .errors import UsageError
 from .folders import ReadData, Source, captions_of, read_for, record_of, source_of, words_of
-from .options import COMPARISON, REPORT, Config, Device, Embeddings, Model, check_out, check_there
+from .options import COMPARISON, REPORT, Config, Device, Embeddings, Model, check_ending, check_out, check_there
 from .tables import print_table, print_unlabelled
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 RowsArgument = Annotated[
     str | None, typer.Argument(help="Rows, as for fit; by default the data the model was fitted on.")
 ]
+PAGE = (".html", ".htm")
 LISTED = 12  # rows in a table of features or contributions
 
 
@@ -136,6 +137,7 @@ def report(
         return
     out = out or model / REPORT
     check_out(out, folder=False, reads=source.data)
+    check_ending(out, *PAGE)
     X, y, shown, _ = read_for(saved, estimator, source)
     path = estimator.report(
         out,
@@ -198,6 +200,7 @@ def _compared(
     later = source if new is None else source._replace(data=new)
     for read in {source.data, later.data}:
         check_out(out, folder=False, reads=read)
+    check_ending(out, *PAGE)
     second = estimator if other is None else open_model(other).estimator(device=device)
     earlier = read_for(saved, estimator, source)
     compared: ReadData = earlier if new is None else read_for(saved, estimator, later)
