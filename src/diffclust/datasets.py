@@ -4,6 +4,7 @@ Files are searched in `$DIFFCLUST_DATA`, then in `~/.cache/diffclust` (or under 
 neither, scikit-learn downloads the data if it can, and the cache keeps them. No file is ever unpickled.
 """
 
+import contextlib
 import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator
@@ -64,6 +65,22 @@ def suggestion(name: str) -> str:
     return (
         f": did you mean {close[0]!r}?" if close else "."
     ) + f" Known: {known}, cifar100-s1 to cifar100-s{SUPERCLASSES}."
+
+
+def not_there(data: str) -> str:
+    """The message about data that are neither a file or folder nor a data set. It names a file that is there and is
+    called nearly so; the data sets it lists only if `data` does not look like a path."""
+    path, said = Path(data).expanduser(), f"No file, folder or data set {data!r}"
+    if not path.parent.is_dir():
+        return f"{said}: there is no folder {str(path.parent)!r}."
+    with contextlib.suppress(OSError):  # a folder that cannot be listed
+        there = {name.lower(): name for name in sorted(os.listdir(path.parent))}
+        close = get_close_matches(path.name.lower(), there, n=1, cutoff=0.75)
+        if close:
+            return f"{said}: did you mean {str(path.parent / there[close[0]])!r}?"
+    if path.suffix or path.name != data:
+        return f"{said}{'' if path.is_absolute() else f' in {Path.cwd()}'}."
+    return said + suggestion(data)
 
 
 # --- images and rows

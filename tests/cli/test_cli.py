@@ -899,6 +899,7 @@ def test_bad_questions(refused, tmp_path, blobs, model):
     refused("report", model, says="does not say which data it was fitted on")
     refused("report", model, data, "--layout", "globe", says="layout='globe' should be one of")
     refused("report", model, data, "--out", "no/such/r.html", says="is not a folder")
+    refused("report", model, data, "--out", "r.pdf", says="--out r.pdf should end in .html or .htm")
     refused("report", tmp_path / "none", says="No such folder")
 
 

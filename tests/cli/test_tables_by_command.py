@@ -184,6 +184,26 @@ def test_json_for_scripts(works, customers):
     assert json.loads(works("predict", "a", customers, "--out", "n.csv", "--json")) == {"out": "n.csv", "rows": 30}
 
 
+def test_a_fit_says_that_it_keeps_kmeans_instead_of_the_network(works, customers):
+    said = "k-means is used."
+    out = works("fit", customers, "-k", 2, "--out", "a", *SHORT)  # thirty rows: too few for a network
+    assert said in out
+    assert json.loads(works("fit", customers, "-k", 2, "--out", "a", "--json", *SHORT))["fallback"].endswith(said)
+    learnt = (*SHORT, "--set", "features=neighbours")
+    assert said not in works("fit", customers, "-k", 2, "--out", "b", *learnt)
+    assert json.loads(works("fit", customers, "-k", 2, "--out", "b", "--json", *learnt))["fallback"] is None
+
+
+def test_a_fit_into_a_used_folder_says_which_pages_are_old(works, customers):
+    command = ("fit", customers, "-k", 2, "--out", "a", *SHORT)
+    assert "the model that was there" not in works(*command)
+    assert "the model that was there" not in works(*command)  # it had no page
+    works("report", "a")
+    assert "report.html in a is about the model that was there." in works(*command)
+    works("report", "a", "--new", customers)
+    assert "report.html and comparison.html in a are about the model that was there." in works(*command)
+
+
 def test_options_from_a_file(works, refused, tmp_path, customers):
     (tmp_path / "c.toml").write_text(
         'k = 2\nout = "a"\nepochs = 2\nquiet = true\nskip = ["since"]\n[column]\nincome = "category"\n'
@@ -235,6 +255,9 @@ def test_embeddings_of_ones_own(works, refused, tmp_path):
     assert (pd.read_csv("n.csv")["label"] == pd.read_csv("a/labels.csv")["label"]).all()
     refused("predict", "a", "t.jsonl", "--out", "n.csv", says="a was fitted on embeddings: give --embeddings")
     assert works("explain", "a", "--row", 0).startswith("Row 0: cat sat here\n")
+    for j, apart in enumerate(pd.read_csv("a/clusters.csv")["set apart by"]):
+        assert f"It stands out by {apart}." in works("explain", "a", "--cluster", j).replace("\n", " ")
+        assert json.loads(works("explain", "a", "--cluster", j, "--json"))["columns"][0]["column"] == "text"
     (tmp_path / "names.csv").write_text("kind,number,name\ncluster,1,the cats\nrow,0,a good one\n")
     works("report", "a", "--layout", "PCA", "--names", "names.csv")
     page = (tmp_path / "a" / "report.html").read_text()
@@ -324,7 +347,7 @@ SPOILED = {  # name: content, and what is said of it
     "plain.jsonl.gz": (b'{"a": 1}\n', "is not a complete gzip file"),
     "plain.npy": (GOOD, "plain.npy cannot be read as .npy"),
     "plain.npz": (GOOD, "plain.npz cannot be read as .npz"),
-    "table.xlsx": (b"PK\x03\x04", "unknown ending '.xlsx'. Known: .npy"),
+    "table.xlsx": (b"PK\x03\x04", ".txt files. Save the sheet as .csv."),
 }
 
 

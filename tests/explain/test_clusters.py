@@ -1,6 +1,7 @@
 """Clusters and pairs against naive counting; the model against its own weights."""
 
 import json
+import re
 from collections import Counter
 
 import numpy as np
@@ -35,6 +36,12 @@ def pictures(digits):
 
 
 # ---- clusters
+
+
+def test_one_other_cluster_is_one(blobs, table, frame):
+    two = TELL(2, pretrain_epochs=2, epochs=2, random_state=0, device="cpu").fit(blobs[0])
+    assert re.search(r"Its nearest cluster is 1 \(at [^)]+\)\.", two.explain_cluster(0, blobs[0]).sentence)
+    assert re.search(r"Its nearest clusters are \d \(at [^)]+\) and \d", table.explain_cluster(0, frame).sentence)
 
 
 def test_a_cluster_by_naive_counting(table, frame):

@@ -59,7 +59,7 @@ def customers(n=60, seed=0):
         (["31.01.2024", "n/a", "1.2.2024"], "date as in 31.12.2024, 33 % missing"),
         ([datetime.date(2024, 1, 31), datetime.date(2024, 2, 1)], "date"),
         ([f"user{i}" for i in range(20)], "left out: all its values differ, as those of an id do"),
-        ([f"user{i % 15}" for i in range(20)], "left out: 15 of 20 distinct"),
+        ([f"user{i % 15}" for i in range(20)], "left out: 15 of 20 values differ, too many for a category"),
         ([f"the cat number {i} sat down" for i in range(20)], "text, 15 words"),
         ([f"v{i % 40}" for i in range(400)], "category, 40 values, of which 30 are kept"),
         ([*range(0, 80, 2), "error"], "number; 1 cell is no number ('error'), counted as missing"),
@@ -99,6 +99,17 @@ def customers(n=60, seed=0):
         (["12.5 %", "3%", "0.5 %"], "number as in 1234.5 %"),
         (["EUR 12", "EUR 13"], "number as in 1234.5 EUR"),
         (["1.250 €", "885 €"], "number, read as 1.234 = 1234"),
+        (["66.9kg", "70 kg", "-4.25 kg"], "number as in 1234.5 kg"),
+        (["192 cm", "1.204,5 cm"], "number as in 1.234,5 cm"),
+        (["12 km/h", "13 km/h"], "number as in 1234.5 km/h"),
+        (["5 min", "6 min", None], "number as in 1234.5 min, 33 % missing"),
+        (["5 min", "6 m"], "category, 2 values"),
+        (["m5", "m6"], "category, 2 values"),  # a unit is not in front
+        (["5M", "6M"], "category, 2 values"),
+        (
+            [f"{i} m" for i in range(20)] + [f"{i}.5 km" for i in range(20)],
+            "left out: all its values differ, as those of an id do",
+        ),
         (["12 €", "$13"], "category, 2 values"),
         (["13.11.25", "01.12.24"], "date as in 31.12.24"),
         (["1.2.10", "1.11.12"], "category, 2 values"),
@@ -365,6 +376,7 @@ def test_cells_that_are_not_what_they_were(name, cell, says):
         (["$1,200.00", "-$3.50", "$ 7.25"], [1200, -3.5, 7.25]),
         (["1.250 €", "885 €", "2.000 €"], [1250, 885, 2000]),
         (["12,5 %", "3%", "7"], [12.5, 3, 7]),
+        (["66.9kg", "70 kg", "1e2 kg"], [66.9, 70, 100]),
         (["13.11.25", "01.12.24", "02.12.24"], [20405, 20058, 20059]),
         (["2024-03", "2023-12", "2024-01"], [19783, 19692, 19723]),
     ],
@@ -380,6 +392,30 @@ def test_infinity_is_refused():
     new = table[:3].assign(income=math.inf)
     with pytest.raises(ValueError, match="contains infinity: column 'income', row 0"):
         Columns.fit(table).transform(new)
+
+
+def test_a_file_that_is_written_otherwise_is_told_with_how_much_of_it_is_lost():
+    reading = Columns.fit(
+        pd.DataFrame({"income": [f"{i}.5" for i in range(40)], "day": ["2024-12-31", "2024-11-30"] * 20})
+    )
+    new = pd.DataFrame({"income": [f"1.00{i % 9},5" for i in range(30)], "day": ["31.12.2024"] * 29 + [None]})
+    with pytest.warns(UserWarning, match="treated as missing") as told:
+        reading.transform(new)
+    of_days, of_income = sorted(str(each.message) for each in told)
+    assert of_income.endswith(" and 1 more. These are 30 of its 30 cells; in fit they were written as 1234.5.")
+    assert of_days.endswith("'31.12.2024'. These are 29 of its 29 cells; in fit they were written as 2024-12-31.")
+    new = pd.DataFrame({"income": ["1.5"] * 20 + ["much"] * 10, "day": ["2024-12-31"] * 30})
+    with pytest.warns(UserWarning, match=r"treated as missing: 'much'\.$"):
+        reading.transform(new)
+
+
+def test_a_column_in_capitals_is_told():
+    table = pd.DataFrame({"age": [1.5, 2.5, 3.0], "pay": [2.5, 1.5, 3.5]})
+    reading = Columns.fit(table)
+    with pytest.raises(ValueError, match=r"no column 'age', which fit saw; it has 'Age'\. Capitals count: rename it\."):
+        reading.transform(table.rename(columns={"age": "Age"}))
+    with pytest.raises(ValueError, match=r"no column 'age', 'pay', .* it has 'Age'\. Add them empty"):
+        reading.transform(table.rename(columns={"age": "Age"}).drop(columns="pay"))
 
 
 def test_a_wish_bears_cells_that_are_something_else():
@@ -489,6 +525,12 @@ def test_telling_words_by_hand():
 )
 def test_figures(value, said):
     assert Column("a", "number").shown(value) == said
+
+
+def test_two_numbers_of_one_phrase_are_written_in_one_way():
+    income = Column("a", "number")
+    assert [income.shown(48_722, 141_814), income.shown(141_814, 48_722)] == ["48,722", "141,814"]
+    assert [income.shown(48_722, 62_476), income.shown(9_512.5, 141_814)] == ["48722", "9512.5"]
 
 
 def test_decoded_rows_in_words():

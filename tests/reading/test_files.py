@@ -751,6 +751,31 @@ def test_what_is_not_there(tmp_path, monkeypatch):
         read(tmp_path / "gone.csv")
 
 
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [
+        ("customer.csv", r": did you mean 'customers\.csv'\?$"),
+        ("Customers.CSV", r": did you mean 'customers\.csv'\?$"),
+        ("customers", r": did you mean 'customers\.csv'\?$"),
+        ("photo", r": did you mean 'photos'\?$"),
+        ("photos/img0.png", r": did you mean 'photos/img00\.png'\?$"),
+        ("photo/img00.png", r": there is no folder 'photo'\.$"),
+        ("sales.csv", r" in /.+\.$"),
+        ("photos/sales.csv", r" in /.+\.$"),
+        ("/sales.csv", r"\.$"),
+        ("mnits", r": did you mean 'mnist'\? Known: digits, "),
+    ],
+)
+def test_a_file_that_is_not_there_is_told_with_one_that_is(tmp_path, monkeypatch, asked, says):
+    (tmp_path / "customers.csv").touch()
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos" / "img00.png").touch()
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(FileNotFoundError, match=f"^No file, folder or data set '{asked}'{says}") as told:
+        read(asked)
+    assert ("Known" in str(told.value)) == (asked == "mnits")
+
+
 def test_unknown_ending_lists_the_known(tmp_path):
     (tmp_path / "x.mat").write_text("?")
     with pytest.raises(ValueError, match=r"unknown ending '\.mat'. Known: \.npy, \.npz, \.csv, \.tsv, \.parquet, "):

@@ -97,6 +97,19 @@ def test_keys_alone_select_and_name(page, images, tmp_path):
     assert first.isdecimal()
 
 
+def test_names_that_are_cut_alike_have_their_number_on_the_map(page):
+    for j, name in enumerate(
+        ("older than the others, newsletter = no", "older than the others, newsletter = yes", "young")
+    ):
+        page.run(
+            f"const field = document.querySelector('input[data-name=\"{j}\"]'); field.value = '{name}';"
+            "field.dispatchEvent(new Event('change'))"
+        )
+    notes = page.run("return document.getElementById('map').layout.annotations.map(a => a.text)")
+    assert len(set(notes)) == len(notes)
+    assert {note[:8] for note in notes} >= {"0 older ", "1 older ", "young"}
+
+
 def test_names_are_kept_shown_saved_and_read_back(page, images, tmp_path):
     path, model, X = images
     field = "document.querySelector('input[data-name=\"1\"]')"

@@ -11,7 +11,7 @@ import typer
 from ..saving.folder import SETTINGS, check_folder
 from .errors import UsageError
 from .folders import ReadData, Source, captions_of, read_for, record_of, source_of, words_of
-from .options import Config, Device, Embeddings, Model, check_out, check_there
+from .options import COMPARISON, REPORT, Config, Device, Embeddings, Model, check_ending, check_out, check_there
 from .tables import print_table, print_unlabelled
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 RowsArgument = Annotated[
     str | None, typer.Argument(help="Rows, as for fit; by default the data the model was fitted on.")
 ]
+PAGE = (".html", ".htm")
 LISTED = 12  # rows in a table of features or contributions
 
 
@@ -44,15 +45,18 @@ def explain(
     check_folder(model)
     if data is not None:
         check_there(data)
+    from ..explain.clusters import cluster_facts
+    from ..reading.frames import is_frame
     from ..saving.load import open_model
 
     saved = open_model(model)
     estimator = saved.estimator(device=device)
     X: Any = None
+    shown: Any = None
     names: list[str] | None = None
     called: list[str] | None = None
     if row is not None or cluster is not None:
-        X, called = _rows(saved, estimator, data, embeddings, needed=row is not None)
+        X, shown, called = _rows(saved, estimator, data, embeddings, needed=row is not None)
         terms = _terms(saved, estimator)
         names = terms if terms is None or as_json else [f"“{term}”" for term in terms]
     if row is not None and pair is not None:
@@ -61,6 +65,9 @@ def explain(
         said = dataclasses.replace(estimator.explain(_row(X, row), feature_names=names)[0], row=row)
     elif cluster is not None:
         said = estimator.explain_cluster(cluster, X, feature_names=names)
+        if is_frame(shown) and said.columns is None:  # a table or texts, of which X are the embeddings
+            facts = cluster_facts(estimator, X, shown, estimator.predict(X))
+            said = dataclasses.replace(said, columns=None if facts is None else facts[cluster])
     else:
         said = estimator.explain_model()
     if as_json:
@@ -128,8 +135,9 @@ def report(
         path = _compared(saved, estimator, source, other, new, out=out, title=title, device=device)
         print(_done(path))
         return
-    out = out or model / "report.html"
+    out = out or model / REPORT
     check_out(out, folder=False, reads=source.data)
+    check_ending(out, *PAGE)
     X, y, shown, _ = read_for(saved, estimator, source)
     path = estimator.report(
         out,
@@ -188,10 +196,11 @@ def _compared(
 
     if source.embeddings is not None:
         raise UsageError("Models of embeddings cannot be compared by the command: use diffclust.compare_models.")
-    out = out or saved.folder / "comparison.html"
+    out = out or saved.folder / COMPARISON
     later = source if new is None else source._replace(data=new)
     for read in {source.data, later.data}:
         check_out(out, folder=False, reads=read)
+    check_ending(out, *PAGE)
     second = estimator if other is None else open_model(other).estimator(device=device)
     earlier = read_for(saved, estimator, source)
     compared: ReadData = earlier if new is None else read_for(saved, estimator, later)
@@ -212,17 +221,17 @@ def _terms(saved: "SavedModel", estimator: Any) -> list[str] | None:
 
 def _rows(
     saved: "SavedModel", estimator: Any, data: str | None, embeddings: Path | None, *, needed: bool
-) -> tuple[Any, list[str] | None]:
-    """X and the captions of its rows, from DATA or from the data of the fit. None, if these cannot be read and are not
-    needed."""
+) -> tuple[Any, Any, list[str] | None]:
+    """X, what it is shown as, and the captions of its rows, from DATA or from the data of the fit. None, if these
+    cannot be read and are not needed."""
     try:
         source = source_of(saved, "explain", data, embeddings)
         read = read_for(saved, estimator, source)
     except (FileNotFoundError, UsageError):
         if needed or data is not None:
             raise
-        return None, None
-    return read.X, captions_of(estimator, source, read.shown)
+        return None, None, None
+    return read.X, read.shown, captions_of(estimator, source, read.shown)
 
 
 def _row(X: Any, i: int) -> Any:

@@ -38,6 +38,8 @@ class FinishedFit:
         return scores(self.y[known], self.estimator.labels_[known])
 
     def as_json(self) -> dict[str, Any]:
+        from ..explain.model import why_no_network
+
         estimator, found = self.estimator, self.estimator.diagnostics_
         reading = getattr(estimator, "columns_", None)
         return {
@@ -48,6 +50,7 @@ class FinishedFit:
             "sizes": list(found["sizes"]),
             "names": estimator.names_,
             "number": found.get("number"),
+            "fallback": why_no_network(estimator),
             "clustering_loss": estimator.clustering_loss_,
             "repaired": found["repaired"],
             "seconds": self.seconds,
@@ -60,6 +63,8 @@ class FinishedFit:
         }
 
     def print(self) -> None:
+        from ..explain.model import why_no_network
+
         estimator, found = self.estimator, self.estimator.diagnostics_
         rows = [
             ["rows", f"{len(estimator.labels_):,}"],
@@ -71,6 +76,8 @@ class FinishedFit:
         ]
         print_table(["", f"{type(estimator).__name__} on {self.data}"], rows)
         print_number(found.get("number"))
+        if (why := why_no_network(estimator)) is not None:
+            print(why)
         if self.clusters:
             print_table(CLUSTER_COLUMNS, self.named_clusters())
         print_unlabelled(self.y)

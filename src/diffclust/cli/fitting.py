@@ -17,6 +17,8 @@ from .errors import EXIT_WARNINGS, UsageError, say
 from .finished import FinishedFit, clusters_of
 from .folders import ReadData, Source, beside, read_for, read_source, source_of, words_of
 from .options import (
+    COMPARISON,
+    REPORT,
     ColumnOption,
     Config,
     DataArgument,
@@ -120,12 +122,17 @@ def fit(
     if not processes.leads:
         return
     finished = FinishedFit(estimator, data, out, seconds, y, clusters_of(estimator, given, shown))
+    pages = _pages_of_another_model(out)
     with _told_how_to_go_on(checkpoint):
         _save(finished, beside(source, record), own, checkpoint)
     if as_json:
         print(json.dumps(finished.as_json()))
     else:
         finished.print()
+        if pages:
+            print(
+                f"{' and '.join(pages)} in {out} {'is' if len(pages) == 1 else 'are'} about the model that was there."
+            )
         if finished.interrupted:
             say(f"stopped: the model in {out} is the state at which training stopped.{_how_to_go_on(checkpoint)}")
     finished.warn()
@@ -168,6 +175,13 @@ def _save(finished: FinishedFit, files: dict[str, bytes], own: dict[str, list[An
         raise
     if checkpoint is not None and not finished.interrupted:
         _clear(checkpoint)
+
+
+def _pages_of_another_model(out: Path) -> list[str]:
+    """The pages that `diffclust report` wrote about the model that a save replaces."""
+    from ..saving.folder import SETTINGS
+
+    return [page for page in (REPORT, COMPARISON) if (out / SETTINGS).exists() and (out / page).exists()]
 
 
 def _how_to_go_on(checkpoint: Path | None) -> str:

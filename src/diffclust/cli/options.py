@@ -12,6 +12,7 @@ from ..methods import METHODS, TRANSDUCTIVE
 from .errors import UsageError
 
 COLUMN_KINDS = ("number", "category", "date", "text", "skip")
+REPORT, COMPARISON = "report.html", "comparison.html"  # in the folder of a model
 
 
 def read_config(context: typer.Context, path: Path | None) -> Path | None:
@@ -194,4 +195,4 @@ def check_there(data: str) -> None:
         from .. import datasets
 
         if data not in datasets.names():
-            raise FileNotFoundError(f"No file, folder or data set {data!r}{datasets.suggestion(data)}")
+            raise FileNotFoundError(datasets.not_there(data))

@@ -61,7 +61,7 @@ class ClusterExplanation:
             how = "tighter" if self.relative_tightness < 1 else "looser"
             parts.append(f"It is {how} than the average: {self.relative_tightness:.2f} of the mean squared distance.")
         if near:
-            parts.append(f"Its nearest clusters are {near}.")
+            parts.append(f"Its nearest {'cluster is' if len(self.neighbours) == 1 else 'clusters are'} {near}.")
         if self.columns:
             parts.append(f"It stands out by {self.said}.")
         elif self.columns is not None and self.size:
@@ -204,9 +204,11 @@ def explain_cluster(
     return describe_cluster(estimator, j, Census.of(subject), subject.feature_names, n)
 
 
-def cluster_facts(estimator: Any, X: Any, shown: Any = None) -> list[list[ColumnFact]] | None:
-    """What sets each cluster of the fitted rows X apart, by the columns of their table, or of what is `shown`,
-    a table or texts; None where there is none."""
+def cluster_facts(
+    estimator: Any, X: Any, shown: Any = None, labels: np.ndarray | None = None
+) -> list[list[ColumnFact]] | None:
+    """What sets each cluster of the rows X apart, by the columns of their table, or of what is `shown`, a table or
+    texts; None where there is none. `labels` are those of the rows shown: by default of the fitted ones."""
     reading = getattr(estimator, "columns_", None)
     k = len(estimator.cluster_centers_)
     if reading is not None:
@@ -215,8 +217,9 @@ def cluster_facts(estimator: Any, X: Any, shown: Any = None) -> list[list[Column
     if is_frame(shown):
         reading = Columns.fit(shown)
         rows = Data(SparseRows(sp.csr_matrix(reading.transform(shown))), torch.device("cpu"))
-        means, spread = _moments(rows, torch.from_numpy(estimator.labels_), k)
-        sizes = np.bincount(estimator.labels_, minlength=k)
+        labels = estimator.labels_ if labels is None else labels
+        means, spread = _moments(rows, torch.from_numpy(labels), k)
+        sizes = np.bincount(labels, minlength=k)
         return [column_facts(reading, means, spread, sizes, j) if sizes[j] else [] for j in range(k)]
     return None
 

@@ -87,7 +87,7 @@ def _fact(column: Column, mean: np.ndarray, whole: np.ndarray, away: np.ndarray)
         is_so = away[most] > 0
         phrase = column.features[most] if is_so else f"{column.name} not {column.levels[most]}"
         return ColumnFact(column.name, "category", float(away[most]), text, shares, phrase=phrase)
-    against = f"{column.shown(mean[0])} against {column.shown(whole[0])}"
+    against = f"{column.shown(mean[0], whole[0])} against {column.shown(whole[0], mean[0])}"
     text = f"{column.name} {deviations(away[0])} ({against})"
     high, low = ("late", "early") if column.kind == "date" else ("high", "low")
     phrase = f"{high if away[0] > 0 else low} {column.name}"

@@ -33,8 +33,12 @@ NUMBERS: dict[str, tuple[re.Pattern[str], str, str]] = {
 # A point or comma that may separate thousands in all words that have one, and pairs of styles that it may mean.
 THOUSANDS = {sign: re.compile(rf"[+-]?[1-9]\d{{0,2}}(\{sign}\d{{3}})+([.,]\d*)?") for sign in ".,"}
 RIVALS = {"1234.5": "1.234,5", "1.234,5": "1234.5", "1,234.5": "1234,5", "1234,5": "1,234.5"}
-# Signs before or after a number, the same in a whole column. A style may end in one: "1.234,5 €".
-SIGNS = ("€", "$", "£", "¥", "₹", "%", "EUR", "USD", "GBP", "CHF")
+# Signs before or after a number, and units after one, the same in a whole column. A style may end in one: "1.234,5 €".
+UNITS = (
+    "mm", "cm", "m", "km", "mg", "g", "kg", "lb", "lbs", "ml", "l", "m²", "m³", "ms", "s", "min", "h", "°C", "°F",
+    "W", "kW", "kWh", "km/h", "mph", "bpm", "MB", "GB",
+)  # fmt: skip
+SIGNS = ("€", "$", "£", "¥", "₹", "%", "EUR", "USD", "GBP", "CHF", *UNITS)
 DIGITS = re.compile(r"[+-]?\d[\d.,]*")
 FIRST_YEAR, LAST_YEAR = 1800, 2100  # whole numbers in this range may be years
 INFINITE = frozenset({"inf", "infinity"})
@@ -231,11 +235,13 @@ def sign_of(cells: np.ndarray) -> str:
 
 
 def _without(sign: str, word: str) -> str:
-    """A number without the sign before or after it: "-$5" is -5."""
+    """A number without the sign before or after it: "-$5" is -5. A unit is after it: "m5" is a code."""
     if not sign:
         return word
     if word.endswith(sign):
         return word.removesuffix(sign).rstrip()
+    if sign in UNITS:
+        return word
     amount = word.lstrip("+-")
     minus = word.removesuffix(amount)
     return minus + amount.removeprefix(sign).lstrip() if amount.startswith(sign) else word

@@ -205,7 +205,8 @@ class Column:
 
     def _as_id(self, there: NonBlankCells) -> Self:
         all_of_them = self.distinct == len(there)
-        return replace(self, why="all distinct" if all_of_them else f"{self.distinct} of {len(there)} distinct")
+        too_many = f"{self.distinct} of {len(there)} values differ, too many for a category"
+        return replace(self, why="all distinct" if all_of_them else too_many)
 
     def _as_number(self, there: NonBlankCells) -> Self:
         style = there.number_style
@@ -313,13 +314,20 @@ class Column:
         assert self.words is not None
         return self.words.transform(["" if text is None else text for text in as_words(cells)])
 
-    def unread_in(self, cells: np.ndarray, encoded: np.ndarray | sp.csr_matrix) -> list[str]:
+    def unread_in(self, cells: np.ndarray, encoded: np.ndarray | sp.csr_matrix) -> Counter[str]:
         """Words of new rows that became blanks: unknown categories, and what is no number or no date."""
         if self.kind == "text":
-            return []
+            return Counter()
         assert isinstance(encoded, np.ndarray)
-        words = set(as_words(cells[np.isnan(encoded[:, 0]) & ~is_blank(cells)]).tolist())
-        return sorted(word for word in words if self.kind == "category" or not is_unknown(word))
+        words = as_words(cells[np.isnan(encoded[:, 0]) & ~is_blank(cells)]).tolist()
+        return Counter(word for word in words if self.kind == "category" or not is_unknown(word))
+
+    @property
+    def example(self) -> str:
+        """How its numbers or dates are written."""
+        if self.kind == "date":
+            return str(A_DAY.date()) if self.style == "iso" else A_DAY.strftime(self.style)
+        return self.style
 
     def _encode_categories(self, words: np.ndarray) -> np.ndarray:
         levels = self.levels
@@ -334,10 +342,10 @@ class Column:
         angles = [2 * math.pi * days / CYCLES[part][0] for part in self.rounds]
         return np.stack([days, *(wave(angle) for angle in angles for wave in (np.sin, np.cos))], axis=1)
 
-    def shown(self, value: float) -> str:
-        """A value of its first feature, as the table would write it."""
+    def shown(self, value: float, beside: float = 0.0) -> str:
+        """A value of its first feature, as the table would write it; `beside` is another in the same phrase."""
         if self.kind != "date":
-            return _in_figures(value)
+            return _in_figures(value, beside)
         return str(np.datetime64(0, "D") + np.timedelta64(round(value), "D"))
 
     def in_words(self, row: np.ndarray) -> str:
@@ -377,13 +385,14 @@ def is_identifier(name: str) -> bool:
     return bool(IDENTIFIER.match(name) or CAMEL_IDENTIFIER.match(name))
 
 
-def _in_figures(value: float) -> str:
-    """A number with four digits, but whole numbers and cents in full: 2019, 95833, 1,200,000."""
+def _in_figures(value: float, beside: float = 0.0) -> str:
+    """A number with four digits, but whole numbers and cents in full: 2019, 95833, 1,200,000. Five digits are grouped
+    only `beside` six: 48,722 against 141,814."""
     if abs(value) < 100:
         return f"{value:.4g}"
     if abs(value) < 10_000:
         return f"{value:.2f}".rstrip("0").rstrip(".")
-    return f"{value:.0f}" if abs(value) < 100_000 else f"{value:,.0f}"
+    return f"{value:.0f}" if max(abs(value), abs(beside)) < 100_000 else f"{value:,.0f}"
 
 
 def _days(moments: np.ndarray) -> np.ndarray:

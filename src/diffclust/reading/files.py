@@ -17,6 +17,7 @@ from .texts import Words
 __all__ = ["Table", "Words", "captions", "read"]
 
 TEXT_FOLDER = ".txt"
+SHEETS = (".xlsx", ".xls", ".xlsm", ".ods")  # of spreadsheets, which are not read
 
 
 def read(
@@ -55,11 +56,13 @@ def read(
     if not path.exists():
         if str(path) in datasets.names():
             return Table(*datasets.load(str(path)))
-        raise FileNotFoundError(f"No file, folder or data set {str(path)!r}{datasets.suggestion(str(path))}")
+        raise FileNotFoundError(datasets.not_there(str(path)))
     ending = next((ending for ending in sorted(READERS, key=len)[::-1] if path.name.lower().endswith(ending)), None)
     if ending is None:
+        hint = " Save the sheet as .csv." if path.suffix.lower() in SHEETS else ""
         raise ValueError(
             f"{path}: unknown ending {path.suffix!r}. Known: {', '.join(READERS)}, and folders of images or .txt files."
+            + hint
         )
     check_regular(path)
     if path.stat().st_size == 0:

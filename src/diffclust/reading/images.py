@@ -28,7 +28,7 @@ def image_places(folder: Path) -> list[tuple[str, ...]]:
     # macOS writes "._name.jpg" next to each image on disks of other formats
     places = [parts for parts in places if not any(part.startswith(".") for part in parts)]
     if not places:
-        raise ValueError(f"{folder} holds no images ({', '.join(ENDINGS)}).")
+        raise ValueError(f"{folder} holds no images ({', '.join(ENDINGS)}) and no texts (.txt).")
     return places
 
 

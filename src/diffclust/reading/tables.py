@@ -18,11 +18,13 @@ from typing import Any, Self
 import numpy as np
 import scipy.sparse as sp
 
-from .cells import as_words, cells_of
+from .cells import as_words, cells_of, is_blank
 from .columns import KINDS, Column, Kind, did_you_mean, is_identifier
 from .filling import Fill
 from .frames import columns_of, decimal_sign_of, frame_of, is_frame, names_of_columns
 from .labels import label_column, may_be_labels
+
+FEW_CELLS = 10  # up to this many unreadable cells are not counted in a warning
 
 
 @dataclass(frozen=True)
@@ -205,9 +207,13 @@ class Columns:
         missing = [column.name for column in self.used if column.name not in names]
         if missing:
             it = "it" if len(missing) == 1 else "them"
+            lower = {name.casefold() for name in missing}
+            alike = [name for name in names if name.casefold() in lower]
+            in_capitals = {name.casefold() for name in alike} == lower
             raise ValueError(
-                f"X has no column {', '.join(map(repr, missing))}, which fit saw; it has {_some(names)}. "
-                f"Add {it} empty to have {it} filled."
+                f"X has no column {', '.join(map(repr, missing))}, which fit saw; "
+                f"it has {_some(alike if in_capitals else names)}. "
+                + (f"Capitals count: rename {it}." if in_capitals else f"Add {it} empty to have {it} filled.")
             )
         cells = _cells(X, [column.name for column in self.used])
         if not len(next(iter(cells.values()))):
@@ -220,7 +226,11 @@ class Columns:
                     if column.kind == "category"
                     else f"cells that are no {column.kind}"
                 )
-                text = f"Column {column.name!r} has {what}, treated as missing: {_some(new)}."
+                text = f"Column {column.name!r} has {what}, treated as missing: {_some(sorted(new))}."
+                known = int((~is_blank(cells[column.name])).sum())
+                if new.total() > max(FEW_CELLS, known / 2):  # rather a file of another kind than a few odd cells
+                    written = "" if column.kind == "category" else f"; in fit they were written as {column.example}"
+                    text += f" These are {new.total():,} of its {known:,} cells{written}."
                 warnings.warn(text, UserWarning, stacklevel=_level_of_caller())
         return self._rows(encoded)
 

@@ -179,12 +179,15 @@ const RowMap = (() => {
   }
 
   // A name or a number on each cluster, the largest first. Many names would hide the rows, so more than NAMES are left to
-  // the list above the map; where two would overlap, the smaller cluster has its number, or nothing.
+  // the list above the map; where two would overlap, the smaller cluster has its number, or nothing. Names that are the
+  // same once they are cut have their number in front.
   function medians() {
     const span = (values) => Math.max(...values) - Math.min(...values) || 1, { clientWidth: width, clientHeight: height } = $("map");
     const unit = 1.17 * Math.max(span(M.x) / (width || 700), span(M.y) / (height || 600)); // a pixel in units of the map, which has a margin
     const font = D.k > 20 ? 12 : 15, pad = D.k > 20 ? 2 : 3, longest = Math.max(8, Math.min(24, Math.floor(width / 28))), placed = [];
     const named = D.clusters.filter(({ cluster: j }) => Names.cluster(j)).length <= NAMES;
+    const short = (j) => cut(Names.cluster(j), longest), all = D.clusters.map(({ cluster }) => short(cluster));
+    const called = (j) => (all.filter((other) => other === short(j)).length > 1 ? cut(`${j} ${Names.cluster(j)}`, longest) : short(j));
     const wide = (words) => unit * (0.6 * font * words.length + 2 * pad + 6), tall = unit * (1.4 * font + 2 * pad);
     for (const { cluster: j } of [...D.clusters].sort((a, b) => b.size - a.size)) {
       const mine = M.cluster.map((c, i) => (c === j ? i : -1)).filter((i) => i >= 0);
@@ -192,7 +195,7 @@ const RowMap = (() => {
       const middle = (values) => mine.map((i) => values[i]).sort((a, b) => a - b)[Math.floor(mine.length / 2)];
       const [x, y] = [middle(M.x), middle(M.y)];
       const isFree = (words) => placed.every((other) => Math.abs(other.x - x) > (wide(other.words) + wide(words)) / 2 || Math.abs(other.y - y) > tall);
-      const words = [...(named && Names.cluster(j) ? [cut(Names.cluster(j), longest)] : []), String(j)].find(isFree);
+      const words = [...(named && Names.cluster(j) ? [called(j)] : []), String(j)].find(isFree);
       if (words) placed.push({ j, x, y, words });
     }
     return placed.map(({ j, x, y, words }) => ({ x, y, text: escaped(words), showarrow: false, font: { size: font, color: css("--ink") }, bgcolor: css("--card"), bordercolor: colour(j), borderwidth: 2, borderpad: pad, opacity: 0.88 }));

@@ -109,4 +109,4 @@ def _binned(column: Column, values: np.ndarray) -> tuple[np.ndarray, list[str], 
     if not high > low:
         return np.zeros(len(x), int), [], True
     bins = np.clip((BINS * (x - low) / (high - low)).astype(int), 0, BINS - 1)
-    return bins, [column.shown(float(low)), column.shown(float(high))], True
+    return bins, [column.shown(float(low), float(high)), column.shown(float(high), float(low))], True
