@@ -543,7 +543,7 @@ class Ragged(Dataset):
 
 RNG = np.random.default_rng(SEED)
 BAD_INPUT = {
-    "nan": (_with(np.nan), "NaN"),
+    "nan": (_with(np.nan), "NaN.* the blanks of a DataFrame"),
     "infinity": (_with(np.inf), "infinity"),
     "nan tensor": (torch.from_numpy(_with(np.nan)), "NaN"),
     "nan dataset": (TensorDataset(torch.from_numpy(_with(np.nan))), "NaN.* first in row 3"),

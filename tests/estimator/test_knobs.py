@@ -40,7 +40,7 @@ def test_numbers_are_finite_and_no_flags(method):
     ("estimator", "says"),
     [
         (TELL(0), "n_clusters=0 should be >= 1."),
-        (TELL(2.5), "n_clusters=2.5 should be an integer >= 1."),
+        (TELL(2.5), "n_clusters=2.5 should be 'auto' or an integer >= 1."),
         (TELL(batch_size="big"), "batch_size='big' should be 'auto' or an integer >= 2."),
         (TELL(lr=math.inf), "lr=inf should be None or a finite number > 0."),
         (TELL(lr=True), "lr=True should be None or a finite number > 0."),

@@ -93,7 +93,7 @@ def test_it_survives_a_folder(rows, found, tmp_path):
 @pytest.mark.parametrize(
     ("model", "error"),
     [
-        (diffclust.TELL("many"), "n_clusters='many' should be an integer >= 1."),
+        (diffclust.TELL("many"), "n_clusters='many' should be 'auto' or an integer >= 1."),
         (diffclust.TELL("auto", max_clusters=0), "max_clusters=0 should be >= 1."),
         (diffclust.TELL("auto", init=np.zeros((3, 10))), "init is an array of centres"),
     ],

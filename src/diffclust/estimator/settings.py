@@ -37,8 +37,7 @@ hyperparameters = dataclass(kw_only=True, eq=False, repr=False)
 
 
 def _check_number(n_clusters: Any) -> None:
-    if not (isinstance(n_clusters, str) and n_clusters == "auto"):
-        Rule.of("n_clusters", int, Limits(low=1)).check(n_clusters)
+    Rule.of("n_clusters", int | Literal["auto"], Limits(low=1)).check(n_clusters)
 
 
 def check_network(network: Any) -> None:

@@ -324,6 +324,14 @@ def in_numbers(check: Callable[[Any], Any], X: Any, name: str = "X") -> Any:
     """The result of scikit-learn's check of X, but dates raise: that check accepts them as numbers."""
     try:
         X = check(X.detach().cpu() if isinstance(X, Tensor) else X)
+    except ValueError as error:
+        first, _, advice = str(error).partition("\n")
+        if "missing values encoded as NaN" in advice:  # it names estimators that take them, none of which clusters
+            raise ValueError(
+                f"{first} Fill it first, as with sklearn.impute.SimpleImputer. Estimators with a network fill the "
+                "blanks of a DataFrame."
+            ) from None
+        raise
     except OverflowError as error:
         raise ValueError(f"Input {name} holds a number too large for float64 ({error}).") from None
     if X.dtype.kind not in "biuf":
