@@ -78,6 +78,10 @@ class Runs:
             method = method.removesuffix(USUAL) + ("" if data in USUALLY_UNSCALED else STANDARDISED)
         return self.found[method, data]
 
+    def seeds(self, method: str) -> str:
+        """How many runs every set has."""
+        return str(min(len(self.of(method, data)) for data in self.sets))
+
     def figure(self, kind: str, method: str, sets: Sequence[str] = ()) -> str:
         runs = [self.of(method, data) for data in sets or self.sets]
         if not all(runs):
@@ -177,13 +181,27 @@ def fallback(results: Path, what: str) -> str:
 
 
 def methods(results: Path, _: str) -> str:
-    """The other methods on rows with their first two seeds, the best first, and TELL with the same."""
-    found = by([run for run in lines_of(results / "rows.csv") if run["seed"] in ("0", "1")], "method")
-    others = [name for (name,) in found if name.isalnum() and name != "SSC"]  # which has a table of its own
-    lines = sorted(
-        ([name, over(found[name,], "acc"), over(found[name,], "nmi")] for name in others), key=lambda x: -x[1]
+    """The other methods on rows, and TELL, the best first."""
+    runs = Runs(results / "rows.csv")
+    names = {name for name, _ in runs.found if name.isalnum() and name != "SSC"}  # which has a table of its own
+    best_first = sorted(names, key=lambda name: float(runs.figure("acc", name)), reverse=True)
+    return table(
+        ["", "ACC / NMI", "seeds"],
+        [[f"`{name}`", runs.figure("both", name), runs.seeds(name)] for name in best_first],
     )
-    return table(["", "ACC / NMI"], [[f"`{name}`", f"{acc:.1f} / {nmi:.1f}"] for name, acc, nmi in lines])
+
+
+def subspaces(results: Path, _: str) -> str:
+    """SSC and SSCNet beside k-means, by set, and the shortest times of their fits."""
+    runs, names = Runs(results / "rows.csv"), (KMEANS + BETTER, "SSC", "SSCNet")
+    lines = []
+    for data in runs.sets:
+        seconds = (min(float(run["seconds"]) for run in runs.of(name, data)) for name in (*names[1:], TELL))
+        scores = (runs.figure("both", name, [data]) for name in names)
+        lines.append([data, *scores, ", ".join(f"{each:.1f}" for each in seconds)])
+    lines.append(["mean", *(f"**{runs.figure('both', name)}**" for name in names), ""])
+    heads = [f"{name.removesuffix(BETTER)} ({runs.seeds(name)})" for name in names]
+    return table(["set", *heads, "seconds: SSC, SSCNet, TELL"], lines)
 
 
 NUMBERED = {  # the sets of the table of numbers of clusters, in its order
@@ -318,6 +336,7 @@ WRITERS = {
     "cost": cost,
     "fallback": fallback,
     "methods": methods,
+    "subspaces": subspaces,
     "number": number,
     "rules": rules,
     "overclustered": overclustered,
