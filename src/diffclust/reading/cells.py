@@ -334,3 +334,13 @@ def _style(
         if most == counts.total():
             break
     return best if most and most >= least * counts.total() else None
+
+
+def in_figures(value: float, beside: float = 0.0) -> str:
+    """A number with four digits, but whole numbers and cents in full: 2019, 95833, 1,200,000. Five digits are grouped
+    only `beside` six: 48,722 against 141,814."""
+    if abs(value) < 100:
+        return f"{value:.4g}"
+    if abs(value) < 10_000:
+        return f"{value:.2f}".rstrip("0").rstrip(".")
+    return f"{value:.0f}" if max(abs(value), abs(beside)) < 100_000 else f"{value:,.0f}"

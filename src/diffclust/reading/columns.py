@@ -17,6 +17,7 @@ from .cells import (
     as_words,
     date_style,
     dates,
+    in_figures,
     is_ambiguous,
     is_blank,
     is_code,
@@ -345,7 +346,7 @@ class Column:
     def shown(self, value: float, beside: float = 0.0) -> str:
         """A value of its first feature, as the table would write it; `beside` is another in the same phrase."""
         if self.kind != "date":
-            return _in_figures(value, beside)
+            return in_figures(value, beside)
         return str(np.datetime64(0, "D") + np.timedelta64(round(value), "D"))
 
     def in_words(self, row: np.ndarray) -> str:
@@ -383,16 +384,6 @@ def did_you_mean(name: str, names: Sequence[str]) -> str:
 
 def is_identifier(name: str) -> bool:
     return bool(IDENTIFIER.match(name) or CAMEL_IDENTIFIER.match(name))
-
-
-def _in_figures(value: float, beside: float = 0.0) -> str:
-    """A number with four digits, but whole numbers and cents in full: 2019, 95833, 1,200,000. Five digits are grouped
-    only `beside` six: 48,722 against 141,814."""
-    if abs(value) < 100:
-        return f"{value:.4g}"
-    if abs(value) < 10_000:
-        return f"{value:.2f}".rstrip("0").rstrip(".")
-    return f"{value:.0f}" if max(abs(value), abs(beside)) < 100_000 else f"{value:,.0f}"
 
 
 def _days(moments: np.ndarray) -> np.ndarray:
