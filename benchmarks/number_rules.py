@@ -233,8 +233,7 @@ def show(lines: list[dict[str, str]]) -> None:
 
 def main() -> None:
     wish = sweep.options(__doc__, sets=SETS, seeds=3, results=RESULTS).parse_args()
-    work = [(name, seed) for seed in range(wish.seeds) for name in wish.sets.split(",")]
-    show(sweep.sweep(run, work, wish, keys=("data", "seed"), columns=COLUMNS))
+    show(sweep.sweep(run, sweep.sets_by_seed(wish), wish, keys=("data", "seed"), columns=COLUMNS))
 
 
 if __name__ == "__main__":

@@ -25,6 +25,11 @@ def options(doc: str | None, *, sets: str, seeds: int, results: Path) -> argpars
     return parser
 
 
+def sets_by_seed(wish: argparse.Namespace) -> list[tuple[str, int]]:
+    """All sets with the first seed, then with the next one."""
+    return [(name, seed) for seed in range(wish.seeds) for name in wish.sets.split(",")]
+
+
 def sweep(
     run: Callable[..., Lines],
     work: Iterable[tuple[Any, ...]],
