@@ -66,7 +66,7 @@ def layers(widths: Sequence[int]) -> nn.Sequential:
 
 def inverse_root(gram: Tensor) -> Tensor:
     """G^(-1/2) of a positive definite G (k, k) by products alone (Newton and Schulz), so that a GPU need not wait."""
-    scale = gram.trace()
+    scale = gram.diagonal().sum()  # the gradient of trace() makes a GPU wait
     one = torch.eye(len(gram), dtype=torch.float64, device=gram.device)
     y = gram.double() / scale + RIDGE / len(gram) * one
     z = one

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import nn
 
+import diffclust
 from conftest import OWN_STOP, train
 from diffclust import DCN, DEC, IDEC, TELL, AEKMeans, CrossMetric, DeepKMeans, SSCNet, VaDE, callbacks, fit_together
 from diffclust.engine.accelerate import capture
@@ -18,6 +19,7 @@ from diffclust.engine.phase import Phase
 from diffclust.engine.pretraining import NeighbourPretraining
 from diffclust.engine.rows import TensorRows
 from diffclust.estimator.restarts import neighbour_graph
+from diffclust.methods import METHODS
 
 pytestmark = [
     pytest.mark.gpu,
@@ -173,6 +175,16 @@ def test_different_estimators_side_by_side(images, counted, monkeypatch, exact):
         for one, alone in zip(ours.runs_, other.fit(images).runs_, strict=True):
             first, second = ([r.get("reconstruction", 0) for r in run["history"][:12]] for run in (one, alone))
             assert first == pytest.approx(second, rel=2e-2)
+
+
+@pytest.mark.parametrize("kind", [each.estimator for each in METHODS])
+def test_steps_of_every_method_can_be_recorded(kind, images, counted):
+    estimator = getattr(diffclust, kind)(4, random_state=0, device="cuda")
+    wishes = {"batch_size": 64, "pretrain_epochs": 25, "siamese_epochs": 25, "epochs": 25}
+    estimator.set_params(**{name: value for name, value in wishes.items() if name in estimator.get_params()})
+    estimator.fit(images)
+    assert not [text for event, text in estimator.diagnostics_["events"] if event == "not-captured"]
+    assert counted
 
 
 class Stubborn(nn.Module):

@@ -109,7 +109,7 @@ class StepRunner:
         except RuntimeError as error:
             self.captures = False
             torch.cuda.synchronize(self.device)
-            reason = str(error).strip().splitlines()[0]
+            reason = str(_cause(error)).strip().splitlines()[0]
             for (phase, randomness), state in zip(members, states, strict=True):
                 randomness.renew(state)
                 phase.model.note(
@@ -147,6 +147,13 @@ class StepRunner:
             for key, graph in self.graphs.items()
             if all(current.get(identity) == rates for identity, _, rates in key)
         }
+
+
+def _cause(error: BaseException) -> BaseException:
+    """What failed first: ending a broken recording raises an error of its own, which says nothing."""
+    while isinstance(error.__context__, RuntimeError):
+        error = error.__context__
+    return error
 
 
 def _step_alone(phase: Phase, randomness: Randomness) -> None:
