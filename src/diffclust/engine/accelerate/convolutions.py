@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from ...nn.chain import Chain
 from .launch import launch
-from .side_stream import SideStream
+from .side_stream import SideStream, runs_alone
 
 ROWS, WARPS = 128, 4  # pixels per program, and its warps: the best of eight choices on an H200
 FULL_GPU = 132  # programs that fill a GPU: with fewer, each gets half of the pixels
@@ -93,7 +93,7 @@ class DeferredGradients:
         chains = [module for module in model.modules() if isinstance(module, Chain)]
         runs = [part for chain in chains for part in group(chain) if isinstance(part, list)]
         parameters = [p for run in runs for p in _parameters(run) if p.requires_grad]
-        self.side = SideStream(device, long=True)
+        self.side = SideStream(device, wanted=runs_alone(), long=True)
         self.known = (
             dict(zip(parameters, _DeferredGradients.apply(self.side, *parameters), strict=True)) if parameters else {}
         )
@@ -211,11 +211,15 @@ class _Convolutions(torch.autograd.Function):
                 inputs[-1] = Normed(y, numbers)
         ctx.inputs, ctx.layers, ctx.side = inputs, layers, side
         last = inputs[-1]
-        out = last.y
-        if last.numbers is not None:
-            out = torch.empty_like(last.y)
-            _affine(last.y, last.y, out, last.numbers[0], last.numbers[0], last.numbers[1], relu=True, both=False)
-        return out.permute(0, 3, 1, 2)
+        if last.numbers is None:
+            return last.y.permute(0, 3, 1, 2)
+        b, height, width, c = last.y.shape
+        out = last.y.new_empty(b, c, height, width)
+        launch(
+            kernels.activate, (-(-out.numel() // 1024),),
+            last.y, out, last.numbers[0], last.numbers[1], out.numel(), height * width, C=c, BLOCK=1024,
+        )  # fmt: skip
+        return out
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
@@ -223,29 +227,21 @@ class _Convolutions(torch.autograd.Function):
 
         inputs, layers = ctx.inputs, ctx.layers
         top = inputs[-1]
-        g = gradients[0].to(top.y.dtype).permute(0, 2, 3, 1).contiguous()
-        partial = None
-        if top.numbers is not None:
-            pixels, c = g.numel() // g.shape[3], g.shape[3]
-            masked = torch.empty_like(g)
+        g, partial = gradients[0].to(top.y.dtype), None
+        if top.numbers is None:
+            g = g.permute(0, 2, 3, 1).contiguous()
+        else:
+            b, height, width, c = top.y.shape
+            pixels, masked = b * height * width, torch.empty_like(top.y)
             partial = g.new_empty(2, c, -(-pixels // ROWS), dtype=torch.float32)
             launch(
-                kernels.masked_sums,
-                (partial.shape[2],),
-                g,
-                top.y,
-                masked,
-                *top.numbers,
-                partial,
-                pixels,
-                partial.shape[2],
-                C=c,
-                PAD=_padded(c),
-                ROWS=ROWS,
-            )
+                kernels.masked_sums, (partial.shape[2],),
+                g.contiguous(), top.y, masked, *top.numbers, partial, pixels, height * width, partial.shape[2],
+                C=c, PAD=_padded(c), ROWS=ROWS,
+            )  # fmt: skip
             g = masked
         found: list[Tensor | None] = []
-        side = ctx.side or SideStream(g.device)
+        side = ctx.side or SideStream(g.device, wanted=runs_alone())
         for layer, source, result in reversed(list(zip(layers, inputs[:-1], inputs[1:], strict=True))):
             c = g.shape[3]
             of_norm: list[Tensor | None] = []
@@ -256,7 +252,10 @@ class _Convolutions(torch.autograd.Function):
                     partial, layer.norm.weight, result.numbers[2], result.numbers[3], *numbers,
                     g.numel() // c, partial.shape[2], C=c, BLOCK=2048,
                 )  # fmt: skip
-                _affine(g, result.y, g, *numbers[:3], relu=False, both=True)
+                launch(
+                    kernels.affine, (-(-g.numel() // 4096),),
+                    g, result.y, *numbers[:3], g.numel(), C=c, BLOCK=4096,
+                )  # fmt: skip
                 of_norm = [numbers[3], numbers[4]]
             with side.overlap(g, source.y, source.row(0)):
                 # before a batch norm a bias has no effect
@@ -272,37 +271,6 @@ class _Convolutions(torch.autograd.Function):
         if ctx.side is None:
             side.join()
         return g.permute(0, 3, 1, 2) if ctx.needs_input_grad[0] else None, None, None, *found
-
-
-def _affine(
-    g: Tensor,
-    y: Tensor,
-    out: Tensor,
-    by_gradient: Tensor,
-    by_value: Tensor,
-    constant: Tensor,
-    *,
-    relu: bool,
-    both: bool,
-) -> None:
-    from . import kernels
-
-    grid = (-(-y.numel() // 4096),)
-    launch(
-        kernels.affine,
-        grid,
-        g,
-        y,
-        out,
-        by_gradient,
-        by_value,
-        constant,
-        y.numel(),
-        C=y.shape[3],
-        RELU=relu,
-        BOTH=both,
-        BLOCK=4096,
-    )
 
 
 def _weight_gradient(layer: Layer, source: Normed, g: Tensor) -> Tensor:

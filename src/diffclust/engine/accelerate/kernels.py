@@ -235,17 +235,18 @@ def convolve_to_one(
 
 @triton.jit
 def masked_sums(
-    g, y, out, scale, shift, mean, rstd, partial, pixels, programs,
+    g, y, out, scale, shift, mean, rstd, partial, pixels, plane, programs,
     C: tl.constexpr, PAD: tl.constexpr, ROWS: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """Only the "masked" epilogue, for a gradient computed by other kernels."""
+    """Only the "masked" epilogue, for a gradient computed by other kernels, stored (b, c, h, w). `plane`: h·w."""
     begin(PDL)
     m, c = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, PAD)
+    theirs = (m // plane * C * plane + m % plane)[:, None] + c[None, :] * plane
     at, there = m[:, None] * C + c[None, :], (m < pixels)[:, None] & (c < C)[None, :]
     value = tl.load(y + at, mask=there, other=0.0).to(tl.float32)
     alive = value * tl.load(scale + c, mask=c < C, other=0.0)[None, :]
     alive += tl.load(shift + c, mask=c < C, other=0.0)[None, :]
-    gradient = tl.where(alive > 0, tl.load(g + at, mask=there, other=0.0).to(tl.float32), 0.0)
+    gradient = tl.where(alive > 0, tl.load(g + theirs, mask=there, other=0.0).to(tl.float32), 0.0)
     value = (value - tl.load(mean + c, mask=c < C, other=0.0)[None, :]) * tl.load(rstd + c, mask=c < C, other=0.0)[
         None, :
     ]
@@ -324,19 +325,28 @@ def fold_gradient(
 
 @triton.jit
 def affine(
-    g, y, out, by_gradient, by_value, constant, count,
-    C: tl.constexpr, RELU: tl.constexpr, BOTH: tl.constexpr, BLOCK: tl.constexpr, PDL: tl.constexpr,
+    g, y, by_gradient, by_value, constant, count, C: tl.constexpr, BLOCK: tl.constexpr, PDL: tl.constexpr
 ):  # fmt: skip
-    """out = by_value·y + constant (+ by_gradient·g) per channel, followed by a ReLU if RELU is set."""
+    """g becomes by_gradient·g + by_value·y + constant, per channel."""
     begin(PDL)
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     c = i % C
     value = tl.load(y + i, mask=i < count, other=0.0).to(tl.float32) * tl.load(by_value + c) + tl.load(constant + c)
-    if BOTH:
-        value += tl.load(g + i, mask=i < count, other=0.0).to(tl.float32) * tl.load(by_gradient + c)
-    if RELU:
-        value = tl.maximum(value, 0.0)
-    tl.store(out + i, value.to(out.dtype.element_ty), mask=i < count)
+    value += tl.load(g + i, mask=i < count, other=0.0).to(tl.float32) * tl.load(by_gradient + c)
+    tl.store(g + i, value.to(g.dtype.element_ty), mask=i < count)
+
+
+@triton.jit
+def activate(
+    y, out, scale, shift, count, plane, C: tl.constexpr, BLOCK: tl.constexpr, PDL: tl.constexpr
+):  # fmt: skip
+    """out = relu(scale·y + shift), stored (b, c, h, w), as layers that are not ours expect. `plane`: h·w."""
+    begin(PDL)
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    c, pixel = i // plane % C, i // (C * plane) * plane + i % plane
+    value = tl.load(y + pixel * C + c, mask=i < count, other=0.0).to(tl.float32)
+    value = value * tl.load(scale + c) + tl.load(shift + c)
+    tl.store(out + i, tl.maximum(value, 0.0).to(out.dtype.element_ty), mask=i < count)
 
 
 @triton.jit
