@@ -159,7 +159,7 @@ class Phase:
         """Build what steps need."""
         self.feed = Feed(self.data)
         steps, alone = self.epochs * self.data.steps, self.data.processes.alone
-        self.fusion = Fusion(self.data.device, self.precision, steps, alone)
+        self.fusion = Fusion(self.model, self.data.device, self.precision, steps, alone)
         self.callback_states = [None] * len(self.callbacks)
         self._keep_counts_on_the_device()
 
@@ -195,7 +195,7 @@ class Phase:
         cast_weights = self.fusion.cast_weights(self.model)
         batch = self.model.prepare(self.feed.batch())
         with autocast(device, self.precision):
-            self.fusion.rehearse(self.model, batch.x)
+            self.fusion.rehearse(self.model, batch.x, self.optimizer)
             with self.fusion.layers(self.model, cast_weights), shared_norms():
                 losses = self.data.weighted_by_share(self.model.losses(batch))
         if self.optimizer is not None:

@@ -1,11 +1,13 @@
 """Kernels are compiled ahead, by other processes, and found by those who launch them."""
 
+import json
 import threading
 
 import pytest
 import torch
 
-from diffclust.engine.accelerate.launch import can_rehearse, launch, rehearsal
+from diffclust.engine.accelerate import launch as launching
+from diffclust.engine.accelerate.launch import _compile, can_rehearse, launch, rehearsal
 from diffclust.engine.accelerate.side_stream import SideStream, runs_alone, side_by_side
 from diffclust.engine.accelerate.sphere import FusedSphere
 from diffclust.nn.cluster import PlainSphere
@@ -66,6 +68,72 @@ def test_other_threads_run_their_kernels_during_a_rehearsal(knobs, monkeypatch):
         other.join()
     launch(ours, (1,), torch.ones(1))
     assert (ours.done, theirs.done, hooks) == (["collected", "run"], ["run"], [True, False])
+
+
+@pytest.fixture
+def hopper(monkeypatch):
+    """No GPU is needed to compile for one."""
+    from triton.runtime import driver
+
+    class Target:
+        backend, arch, warp_size = "cuda", 90, 32
+
+    class Active:
+        def get_current_target(self):
+            return Target()
+
+    monkeypatch.setattr(driver, "_active", Active())
+    monkeypatch.delenv("TRITON_INTERPRET", raising=False)
+
+
+def fold_mean(block):
+    """What Triton calls specialization data."""
+    return json.dumps(
+        {
+            "name": "diffclust.engine.accelerate.small_kernels.fold_mean",
+            "signature": {
+                "partial": "*fp32",
+                "out": "*fp32",
+                "programs": "i32",
+                "count": "i32",
+                "BLOCK": "constexpr",
+                "PDL": "constexpr",
+            },
+            "constant_keys": [[4], [5]],
+            "constant_vals": [block, False],
+            "attrs_keys": [],
+            "attrs_vals": [],
+            "options": {"num_warps": 4},
+        }
+    )
+
+
+def test_processes_share_the_kernels(knobs, hopper, tmp_path, monkeypatch):
+    """Every kernel is compiled once, and what is in the cache not again, in this process or the next."""
+    for name, empty in (("_compiled", set()), ("_ready", [])):
+        monkeypatch.setattr(launching, name, empty)
+    kernels = [fold_mean(block) for block in (32, 64, 128)]
+    _compile(kernels)
+    made = sorted(tmp_path.rglob("*.cubin"))
+    assert [each.name for each in made] == ["fold_mean.cubin"] * 3
+    assert launching._compiled == set(kernels)
+    waiting = launching._start()
+    launching._ready.append(waiting)
+    times = [each.stat().st_mtime_ns for each in made]
+    _compile(kernels[::-1])
+    assert waiting.returncode is not None  # it was not needed, and has ended
+    assert not launching._ready
+    assert [each.stat().st_mtime_ns for each in made] == times
+
+
+def test_a_process_that_has_ended_is_no_error(knobs, hopper, tmp_path, monkeypatch):
+    """A kernel that was not compiled ahead is compiled at its launch."""
+    ended = launching._start()
+    ended.kill()
+    ended.wait()
+    monkeypatch.setattr(launching, "_ready", [ended])
+    _compile([fold_mean(256)])
+    assert not list(tmp_path.rglob("*.cubin"))
 
 
 @pytest.mark.gpu

@@ -1,8 +1,8 @@
 """Compile Triton kernels ahead of their first launch, in processes that import only Triton, into Triton's cache.
 
 This is run as a script, so that neither torch nor this package is imported and processes can be forked. It reads JSON
-from standard input: the folder of the kernels, the GPU to compile for, and for each process a list of kernels, each by
-what Triton calls its specialization data.
+from standard input: the folder of the kernels, the GPU to compile for, the kernels, each by what Triton calls its
+specialization data, and the number of processes.
 """
 
 import contextlib
@@ -18,6 +18,7 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource, compile
 
 PACKAGE = "accelerate"  # this folder, as a package without its parents
+NUMBER = 4  # digits of a kernel's number
 
 
 def _tuples(value: Any) -> Any:
@@ -30,10 +31,14 @@ def _constant(value: Any) -> Any:
     return tl.dtype(value) if tl.dtype.is_dtype(value) else value
 
 
-def _compile(each: dict[str, Any], target: GPUTarget) -> None:
+def _kernel(each: dict[str, Any]) -> Any:
     module, kernel = each["name"].split(".")[-2:]
+    return getattr(importlib.import_module(f"{PACKAGE}.{module}"), kernel)
+
+
+def _compile(each: dict[str, Any], target: GPUTarget) -> None:
     source = ASTSource(
-        getattr(importlib.import_module(f"{PACKAGE}.{module}"), kernel),
+        _kernel(each),
         {name: _tuples(kind) for name, kind in each["signature"].items()},
         dict(zip(map(_tuples, each["constant_keys"]), map(_constant, each["constant_vals"]), strict=True)),
         dict(zip(map(_tuples, each["attrs_keys"]), each["attrs_vals"], strict=True)),
@@ -46,23 +51,37 @@ def _compile(each: dict[str, Any], target: GPUTarget) -> None:
         CudaLauncher(source, compiled.metadata)
 
 
+def _work(kernels: list[dict[str, Any]], target: GPUTarget, queue: int) -> int:
+    """Compile the kernels whose numbers come out of a pipe, until it is empty."""
+    while number := os.read(queue, NUMBER):
+        _compile(kernels[int(number)], target)
+    return 0
+
+
 def main() -> int:
     """Exit code 0 if all kernels were compiled."""
+    with contextlib.suppress(ImportError):
+        from triton.runtime.cache import triton_key  # a checksum of all of Triton: once, not in each process
+
+        triton_key()
     task = json.load(sys.stdin)
     package = ModuleType(PACKAGE)
     package.__path__ = [task["folder"]]
     sys.modules[PACKAGE] = package
+    kernels = [json.loads(each) for each in task["kernels"]]
+    kernels.sort(key=lambda each: -len(_kernel(each).src))  # long ones first, so that all processes end together
     target, children = GPUTarget(*task["target"]), []
-    for share in task["kernels"]:
+    queue, numbers = os.pipe()
+    os.write(numbers, b"".join(b"%*d" % (NUMBER, i) for i in range(len(kernels))))
+    os.close(numbers)
+    for _ in range(task["processes"]):
         child = os.fork()
         if child:
             children.append(child)
             continue
         failed = 1
         try:
-            for each in map(json.loads, share):
-                _compile(each, target)
-            failed = 0
+            failed = _work(kernels, target, queue)
         finally:
             os._exit(failed)
     results = [os.waitpid(child, 0)[1] for child in children]

@@ -86,11 +86,43 @@ def rehearsal() -> Iterator[None]:
             yield
     finally:
         _this_thread.rehearsing, knobs.runtime.jit_cache_hook = False, before
-    _compile(list(found))
+    _compile([each for each in found if each not in _compiled])
+
+
+_compiled: set[str] = set()  # what this process had compiled, by specialization data
+_ready: list[subprocess.Popen[str]] = []  # at most one process that waits for kernels to compile
+
+
+@functools.cache
+def prepare_to_compile() -> None:
+    """Start the process that compiles, because it needs a second until it can. Only the first call does so: later
+    phases seldom have something to compile."""
+    with contextlib.suppress(OSError):
+        _ready.append(_start())
+
+
+def _checksum() -> None:
+    """Triton's checksum of itself, which it keeps."""
+    with contextlib.suppress(ImportError):
+        from triton.runtime.cache import triton_key
+
+        triton_key()
+
+
+def _start() -> "subprocess.Popen[str]":
+    from triton import knobs
+
+    return subprocess.Popen(
+        [sys.executable, str(FOLDER / "compiling.py")],
+        env={**os.environ, "TRITON_CACHE_DIR": knobs.cache.dir},
+        stdin=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
 
 
 def _compile(specializations: list[str]) -> None:
-    from triton import __version__, knobs
+    from triton import __version__
     from triton.runtime import driver
     from triton.runtime.cache import get_cache_manager
 
@@ -98,18 +130,25 @@ def _compile(specializations: list[str]) -> None:
     sources = [file.read_text() for file in sorted(FOLDER.glob("*kernels.py"))]
     everything = [__version__, str(target), *sources, *sorted(specializations)]
     done = get_cache_manager(hashlib.sha256("\n".join(everything).encode()).hexdigest())
+    _compiled.update(specializations)
     if not specializations or done.get_file("compiled") is not None:
+        while _ready:
+            with _ready.pop() as process:
+                process.kill()
         return
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    count = min(MAX_PROCESSES, cores, len(specializations))
-    command = [sys.executable, str(FOLDER / "compiling.py")]
     task = {
         "folder": str(FOLDER),
         "target": [target.backend, target.arch, target.warp_size],
-        "kernels": [sorted(specializations)[first::count] for first in range(count)],
+        "kernels": sorted(specializations),
+        "processes": min(MAX_PROCESSES, cores, len(specializations)),
     }
-    environment = {**os.environ, "TRITON_CACHE_DIR": knobs.cache.dir}
     with contextlib.suppress(OSError):  # a kernel that fails here fails again at its launch
-        made = subprocess.run(command, input=json.dumps(task), env=environment, stderr=subprocess.DEVNULL, text=True)
-        if made.returncode == 0:
+        process = _ready.pop() if _ready else _start()
+        assert process.stdin is not None
+        with process:
+            with process.stdin as to_process:
+                to_process.write(json.dumps(task))
+            _checksum()  # which the first launch needs, while others work
+        if process.returncode == 0:
             done.put(b"", "compiled")

@@ -6,13 +6,15 @@ from collections.abc import Iterator
 
 import torch
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from ...nn.autoencoders import Autoencoder
 from ...nn.chain import Chain
 from ...nn.cluster import ClusterLayer
+from .adadelta import FusedAdadelta
 from .convolutions import DeferredGradients, convolve, group
 from .dense import CastWeights, Dense, connect, group_dense
-from .launch import can_rehearse, has_triton, rehearsal
+from .launch import can_rehearse, has_triton, prepare_to_compile, rehearsal
 from .reconstruction_error import squared_error
 from .sphere import FusedSphere
 
@@ -74,21 +76,24 @@ class Fusion:
         alone: whether no other process shares the fit.
     """
 
-    def __init__(self, device: torch.device, precision: str, steps: int, alone: bool = True) -> None:
+    def __init__(self, model: nn.Module, device: torch.device, precision: str, steps: int, alone: bool = True) -> None:
         self.device = device
         self.mixed = device.type == "cuda" and precision == "bf16" and has_triton()
         self.long = self.mixed and steps >= COMPILE_FROM and alone
-        self.compiled = not self.long  # the few kernels of a short phase are compiled at their first launch
+        # the few kernels of a short phase are compiled at their first launch
+        self.compiled = not (self.long and can_rehearse() and _network(model))
+        if not self.compiled:
+            prepare_to_compile()
 
     def cast_weights(self, model: nn.Module) -> CastWeights | None:
         """Cast the weights of linear layers, at the beginning of a step."""
         return CastWeights(model, self.device) if self.mixed else None
 
-    def rehearse(self, model: nn.Module, x: Tensor) -> None:
+    def rehearse(self, model: nn.Module, x: Tensor, optimizer: Optimizer | None) -> None:
         """Compile the kernels if that was not done: called with the batch of the first step, under the autocast of the
         training."""
         if not self.compiled:
-            rehearse(model, x)
+            rehearse(model, x, optimizer)
             self.compiled = True
 
     @contextlib.contextmanager
@@ -102,18 +107,30 @@ class Fusion:
         return fused_arithmetic(self.device)
 
 
-def rehearse(model: nn.Module, x: Tensor) -> None:
+def _network(model: nn.Module) -> Autoencoder | None:
+    """The model's network, if it is one of ours."""
+    found = next((module for module in model.modules() if isinstance(module, Autoencoder)), None)
+    return found if found is not None and isinstance(found.encoder, Chain) else None
+
+
+def rehearse(model: nn.Module, x: Tensor, optimizer: Optimizer | None) -> None:
     """Compile the kernels that are needed to train the model's network on batches like x."""
-    networks = [module for module in model.modules() if isinstance(module, Autoencoder)]
-    if not networks or not isinstance(networks[0].encoder, Chain) or not can_rehearse():
-        return
-    twin = copy.deepcopy(networks[0])
+    twin = copy.deepcopy(_network(model))
+    assert twin is not None
     with rehearsal(), fused_layers(True), fused_arithmetic(x.device), torch.random.fork_rng([x.device]):
-        z = ClusterLayer.arithmetic.unit_rows(twin.encode(x).float())
+        sphere = ClusterLayer.arithmetic
+        z = sphere.unit_rows(twin.encode(x).float())
         loss = twin.reconstruction_loss(x, z)
         for clusters in model.modules():
             if isinstance(clusters, ClusterLayer) and clusters.sphere:
-                owner, mean = ClusterLayer.arithmetic.nearest(z, clusters.weight.detach(), 1.0, 1.0, 1.0)
-                ClusterLayer.arithmetic.sums(z.detach(), owner, len(clusters.weight))
+                weight = clusters.weight.detach().clone()
+                owner, mean = sphere.nearest(z, weight, 1.0, 1.0, 1.0)
+                sphere.step(weight, *sphere.sums(z.detach(), owner, len(weight)), mean.detach(), 1.0)
                 loss = loss + mean
-        torch.autograd.grad(loss, list(twin.parameters()), allow_unused=True)
+        parameters = list(twin.parameters())
+        for parameter, gradient in zip(
+            parameters, torch.autograd.grad(loss, parameters, allow_unused=True), strict=True
+        ):
+            parameter.grad = gradient
+        if isinstance(optimizer, FusedAdadelta):
+            type(optimizer)(parameters, **optimizer.defaults).step()
