@@ -19,6 +19,7 @@ A fit reads downwards: `estimator.fit` builds restarts, `loop.train` runs them e
     guard.py            goes back if clusters empty while the loss falls
     distributed.py      several processes that share a fit
     runtime.py          device, precision, scoped random numbers
+    threads.py          one CPU thread for short steps
     optimizers.py       the optimisers by name
     accelerate/         steps as CUDA graphs, runs stacked into one, fused kernels
 

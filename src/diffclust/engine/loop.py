@@ -5,6 +5,7 @@ from collections.abc import Hashable, Sequence
 
 from .accelerate.capture import StepRunner
 from .restart import FitContext, Restart
+from .threads import threads_for
 
 
 def train(restarts: Sequence[Restart]) -> None:
@@ -30,11 +31,12 @@ def train(restarts: Sequence[Restart]) -> None:
                 for context in contexts:
                     context.checkpoint.write()
                 try:
-                    for restart in running:
-                        restart.begin_epoch()
-                    runner.run_epoch([(restart.current, restart.randomness) for restart in running])
-                    for restart in running:
-                        restart.end_epoch()
+                    with threads_for(all(restart.current.short_steps for restart in running)):
+                        for restart in running:
+                            restart.begin_epoch()
+                        runner.run_epoch([(restart.current, restart.randomness) for restart in running])
+                        for restart in running:
+                            restart.end_epoch()
                 except KeyboardInterrupt:
                     if not all(restart.data.processes.alone for restart in running):
                         raise  # the other processes would wait for this one's next step

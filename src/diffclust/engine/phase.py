@@ -20,6 +20,7 @@ from .last_finite import LastFinite
 from .model import ClusterModel, Losses, Trainable
 from .rows import TensorRows
 from .runtime import Randomness, autocast, random_states, set_random_states
+from .threads import has_short_steps
 
 Record = dict[str, Any]  # {"phase": ..., "epoch": ..., and a number for each loss term}
 CaptureKey = tuple[int, Hashable, tuple[float, ...]]  # of a step: its phase, the model's step_key, the learning rates
@@ -159,6 +160,8 @@ class Phase:
         """Build what steps need."""
         self.feed = Feed(self.data)
         steps, alone = self.epochs * self.data.steps, self.data.processes.alone
+        data = self.data
+        self.short_steps = data.device.type == "cpu" and has_short_steps(self.model, data.row_shape, data.batch_size)
         self.fusion = Fusion(self.model, self.data.device, self.precision, steps, alone)
         self.callback_states = [None] * len(self.callbacks)
         self._keep_counts_on_the_device()

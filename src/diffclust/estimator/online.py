@@ -22,6 +22,7 @@ from ..engine.pretraining import NetworkAlone
 from ..engine.rows import TensorRows
 from ..engine.run import temperature_of
 from ..engine.runtime import Randomness, choose_device, choose_precision, learning
+from ..engine.threads import threads_for
 from ..nn.autoencoders import ScaledRows
 from ..nn.nearest import member_sums
 from ..nn.ops import largest
@@ -254,9 +255,10 @@ class OnlineMixin:
         randomness = Randomness(self.seed_ + stream.batches, data.device)
         phase.set_up()
         twin.train()
-        with randomness.borrowed():
-            phase.begin_steps()
-        StepRunner(data.device).run_epoch([(phase, randomness)])
+        with threads_for(phase.short_steps):
+            with randomness.borrowed():
+                phase.begin_steps()
+            StepRunner(data.device).run_epoch([(phase, randomness)])
         if not all(map(math.isfinite, phase.means().values())):
             optimizer.load_state_dict(before)
             raise ValueError("The loss of this batch is not finite: its values are too far from those of the fit.")
