@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ..nn.autoencoders import ScaledRows
+from ..nn.autoencoders import Autoencoder, ScaledRows
 from ..nn.knowledge import Knowledge
 from ..nn.neighbours import NeighbourGraph
 from ..nn.parallel import batch_mean, totals
@@ -18,10 +18,11 @@ from .distributed import ONE_PROCESS, Processes
 from .rows import Rows
 from .runtime import without_caller_modes
 
-CHUNK = 1024  # rows computed at a time, unless MANY_VALUES gives another number
-# By device: values per chunk. A chunk has at most 8 * CHUNK rows, at least CHUNK on a GPU, and at least CHUNK / 4 on a
-# CPU, whose cache cannot hold more wide rows. On a CPU this applies only to rows in memory.
-MANY_VALUES = {"cpu": 2**19, "cuda": 2**23}
+CHUNK = 1024  # rows computed at a time, of data that are not in memory
+# Of others, by device: the values of a chunk, and the fewest and the most rows. On a CPU these are the values of a
+# network's widest layer, which should stay in the cache; a GPU is full with so many values of the rows.
+CHUNKS = {"cpu": (2**20, 256, 2**15), "cuda": (2**23, 1024, 8192)}
+ALIGNED = 64  # chunks of a multiple of so many rows: else products with few columns take a fifth longer
 MIN_ROWS_AT_ONCE = 16  # with fewer rows other matrix kernels run, and a row's last bits would depend on the batch
 
 
@@ -122,12 +123,22 @@ class Data:
                 f"{processes.size - self.batch_size} of them would have no rows. Start fewer, or give a larger "
                 "batch_size."
             )
-        values = max(1, math.prod(rows.row_shape))
-        many = MANY_VALUES.get(device.type, 0) if rows.resident or device.type != "cpu" else 0
-        least = CHUNK // 4 if many and device.type == "cpu" else CHUNK
-        self.chunk = max(least, min(8 * CHUNK, many // values))
+        self.chunk = self._chunk_for(math.prod(rows.row_shape))
         self.slot = processes.part(self.batch_size)
         self.own = self._rows_of(self.slot)
+
+    def _chunk_for(self, values: int) -> int:
+        """The number of rows that are computed at a time, if each has so many values."""
+        if self.device.type not in CHUNKS or (self.device.type == "cpu" and not self.rows.resident):
+            return CHUNK
+        values_at_once, fewest, most = CHUNKS[self.device.type]
+        rows = values_at_once // max(1, values)
+        return max(fewest, min(most, rows - rows % ALIGNED))
+
+    def fit_chunks_to(self, network: Autoencoder, n_clusters: int) -> None:
+        """Compute as many rows at a time as suits this network and the distances to so many centres."""
+        if self.device.type == "cpu":
+            self.chunk = self._chunk_for(max(network.widest, n_clusters))
 
     def _rows_of(self, slot: slice) -> range:
         """The rows of the process that has this part of every batch: enough for its batches of an epoch."""

@@ -152,6 +152,8 @@ def _restart(
     randomness = Randomness(context.checkpoint.seeds[number], data.device)
     with randomness.borrowed():
         model = estimator.build_model(estimator.build_autoencoder(data), len(data)).to(data.device)
+    for each in (data, trained_on):
+        each.fit_chunks_to(model.autoencoder, model.clusters.n_clusters)
     options: dict[str, Any] = {"restart": number, "precision": choose_precision(estimator.precision, data.device)}
     epochs = estimator._epochs(estimator.pretrain_epochs, data, 0)
     plan: list[tuple[str, Trainable, int]] = []

@@ -1,6 +1,8 @@
 """The base class of all networks, and the two without layers of their own."""
 
 import contextlib
+import functools
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar, Literal
 
@@ -42,6 +44,19 @@ class Autoencoder(nn.Module):
         }
         self.register_buffer("shift", torch.zeros(()))
         self.register_buffer("scale", torch.ones(()))
+
+    @functools.cached_property
+    def widest(self) -> int:
+        """The largest number of values that a layer has for a row. Of convolutions the first counts, which sees the
+        image in full size."""
+        widths = [layer.out_features for layer in self.modules() if isinstance(layer, nn.Linear)]
+        channels = [layer.out_channels for layer in self.modules() if isinstance(layer, nn.Conv2d)]
+        return max([self.n_values, *widths, *(self.seen_pixels * count for count in channels[:1])])
+
+    @property
+    def seen_pixels(self) -> int:
+        """The number of pixels that convolutions see."""
+        return math.prod(self.input_shape[1:])
 
     def set_units(self, shift: Tensor, scale: Tensor) -> None:
         """Set the network's units: a sample x becomes (x - shift) / scale."""

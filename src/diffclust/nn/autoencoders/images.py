@@ -34,6 +34,10 @@ class Convolutional(Autoencoder):
         c, h, w = image_shape(self.input_shape, 4 * shrink, self.name)
         self.seen = c, -(-h // shrink), -(-w // shrink)  # the shape that convolutions see
 
+    @property
+    def seen_pixels(self) -> int:
+        return self.seen[1] * self.seen[2]
+
     def shrinking(self) -> list[nn.Module]:
         """The first layers of the encoder."""
         shrink = self.config["shrink"]
