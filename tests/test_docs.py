@@ -332,10 +332,10 @@ def test_figures_in_a_text_are_those_of_the_runs(page_writers, tmp_path):
 def test_the_pages_have_the_recorded_figures(page_writers):
     results = ROOT / "benchmarks" / "results"
     papers = page_writers["papers"].page((DOCS / "papers.head.md").read_text(), results)
-    ours = "95.16; mean of its 5 runs 87.4 | TELL, CNN: 84.8 ± 5.6 (5) | **holds with another rule**"
+    ours = "95.16; mean of its 5 runs 87.4 | TELL, CNN: 84.8 ± 5.6 (5); Adadelta, 300 epochs: 79.8 ± 0.7 (3; "
     assert f"| MNIST: TELL (`tell/table1`, `table4`, `table6`) | {ours}" in papers
     assert [papers.count(f"| {figure}") for figure in ("95.16", "87.76", "57.55", "86.32", "87.16", "86.30")] == [1] * 6
-    assert "“SSCNet, ours, jitter”, 96.9 on 2 seeds, a classifier on ten codes" in papers
+    assert "“SSCNet, ours, jitter”, 97.0 on 5 seeds, a classifier on ten codes" in papers
     assert "| **run in part**: 20,000 of 60,000 images; another network of ours reaches it: " in papers
     assert papers.count("**not run**") + papers.count("**holds") + papers.count("**does not hold**") > 60
     choose = page_writers["choose"].page((DOCS / "choose.head.md").read_text(), results)
