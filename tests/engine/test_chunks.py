@@ -13,8 +13,8 @@ CPU = torch.device("cpu")
 
 
 def rows_at_once(network, n_clusters=10):
-    data = Data(TensorRows(torch.zeros(1, *network.input_shape)), CPU)
-    data.fit_chunks_to(network, n_clusters)
+    data = Data(TensorRows(torch.zeros(300, *network.input_shape)), CPU)
+    data.fit_chunks_to(TELL(n_clusters).build_model(network, 300))
     return data.chunk
 
 

@@ -5,18 +5,21 @@ import hashlib
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
 
-from ..nn.autoencoders import Autoencoder, ScaledRows
+from ..nn.autoencoders import ScaledRows
 from ..nn.knowledge import Knowledge
 from ..nn.neighbours import NeighbourGraph
 from ..nn.parallel import batch_mean, totals
 from .distributed import ONE_PROCESS, Processes
 from .rows import Rows
 from .runtime import without_caller_modes
+
+if TYPE_CHECKING:
+    from .model import ClusterModel
 
 CHUNK = 1024  # rows computed at a time, of data that are not in memory
 # Of others, by device: the values of a chunk, and the fewest and the most rows. On a CPU these are the values of a
@@ -135,10 +138,10 @@ class Data:
         rows = values_at_once // max(1, values)
         return max(fewest, min(most, rows - rows % ALIGNED))
 
-    def fit_chunks_to(self, network: Autoencoder, n_clusters: int) -> None:
-        """Compute as many rows at a time as suits this network and the distances to so many centres."""
-        if self.device.type == "cpu":
-            self.chunk = self._chunk_for(max(network.widest, n_clusters))
+    def fit_chunks_to(self, model: "ClusterModel") -> None:
+        """Compute as many rows at a time as suits the model's network and the distances to its centres."""
+        if self.device.type == "cpu" and len(self) > CHUNKS["cpu"][1]:
+            self.chunk = self._chunk_for(max(model.autoencoder.widest, model.clusters.n_clusters))
 
     def _rows_of(self, slot: slice) -> range:
         """The rows of the process that has this part of every batch: enough for its batches of an epoch."""

@@ -55,7 +55,7 @@ def has_short_steps(model: nn.Module, row_shape: Sequence[int], batch_size: int)
     network = next((module for module in model.modules() if isinstance(module, Autoencoder)), None)
     if network is None or isinstance(network, Wrapped):
         return False
-    return batch_size * multiply_adds(network, torch.zeros(1, *row_shape)) <= SHORT
+    return batch_size * multiply_adds(network, torch.zeros(1, *row_shape, dtype=torch.float32, device="cpu")) <= SHORT
 
 
 @torch.no_grad()

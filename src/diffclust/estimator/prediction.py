@@ -139,7 +139,7 @@ class PredictionMixin(
 
     def _ready(self, given: UserInput) -> tuple[Data, ClusterModel]:
         data, model = Data(given.rows, choose_device(self.device)), self.model_
-        data.fit_chunks_to(model.autoencoder, model.clusters.n_clusters)
+        data.fit_chunks_to(model)
         # else it is left alone: other threads may be asking it
         if model.training or model.clusters.weight.device != data.device:
             model.to(data.device).eval()

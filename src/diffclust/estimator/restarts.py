@@ -153,7 +153,7 @@ def _restart(
     with randomness.borrowed():
         model = estimator.build_model(estimator.build_autoencoder(data), len(data)).to(data.device)
     for each in (data, trained_on):
-        each.fit_chunks_to(model.autoencoder, model.clusters.n_clusters)
+        each.fit_chunks_to(model)
     options: dict[str, Any] = {"restart": number, "precision": choose_precision(estimator.precision, data.device)}
     epochs = estimator._epochs(estimator.pretrain_epochs, data, 0)
     plan: list[tuple[str, Trainable, int]] = []
