@@ -26,6 +26,7 @@ import diffclust
 from diffclust import DeepKMeans
 from diffclust.datasets import load
 from diffclust.engine.feed import Feed
+from diffclust.engine.pretraining import Pretraining
 from diffclust.metrics import accuracy, nmi
 from diffclust.reproduce.dkm import SEEDS
 
@@ -40,7 +41,11 @@ FIELDS = ("habit", "seed", "acc", "nmi", "seconds", "device", "diffclust", "torc
 
 
 class OneAdam(DeepKMeans):
-    """The optimiser of each phase begins with the moments of the one before."""
+    """The optimiser of each phase begins with the moments of the one before. Both phases sum the squared errors of a
+    row, as in the authors' code: ours pretrains on their mean, whose moments would be far too small."""
+
+    def pretraining(self, model: Any) -> Pretraining:
+        return Pretraining(model, summed=True)
 
     def build_optimizer(self, model: Any) -> Optimizer | None:
         optimizer = super().build_optimizer(model)

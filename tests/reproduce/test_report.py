@@ -159,7 +159,7 @@ def test_markdown(records):
     assert text.count("\n\n") == 1
 
 
-@pytest.mark.parametrize("name", ["tell/table6", "tell/figure7", "kmeansnet/figure5", "beyond/mnist"])
+@pytest.mark.parametrize("name", ["tell/table6", "tell/figure7", "kmeansnet/figure5", "dkm/l2"])
 def test_tables_without_runs_are_printed_too(records, name):
     shown = printed(find(name), records)
     assert {len(line) for line in shown.lines} == {len(shown.header)}

@@ -92,11 +92,6 @@ def test_the_rows_of_sscnet():
     assert [row.spec.settings["n_blocks"] for row in three] == [row.x for row in three] == [0, 1, 2, 3, 4]
 
 
-def test_beyond_the_paper_has_300_epochs_in_all():
-    for row in find("beyond/mnist").rows:
-        assert row.spec.settings["pretrain_epochs"] + row.spec.settings["epochs"] == 300
-
-
 def test_a_run_is_known_by_all_that_makes_it_what_it_is():
     plain = Spec("mnist", "tell", "mnist")
     assert plain.key == Spec("mnist", "tell", "mnist", {"epochs": 3000, "n_init": 1}).key

@@ -2,10 +2,10 @@
 
 from difflib import get_close_matches
 
-from . import beyond, cross_metric, dkm, kmeansnet, sscnet, tell
+from . import cross_metric, dkm, kmeansnet, sscnet, tell
 from .spec import PaperTable
 
-PAPERS = (tell, kmeansnet, cross_metric, dkm, sscnet, beyond)
+PAPERS = (tell, kmeansnet, cross_metric, dkm, sscnet)
 TABLES: dict[str, PaperTable] = {table.name: table for paper in PAPERS for table in paper.TABLES}
 
 
