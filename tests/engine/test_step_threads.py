@@ -10,7 +10,7 @@ from torch import nn
 from diffclust import TELL
 from diffclust.engine.threads import OneThread, has_short_steps, multiply_adds
 from diffclust.nn import ConvAutoencoder, DenseAutoencoder
-from diffclust.nn.autoencoders import Wrapped
+from diffclust.nn.autoencoders import Identity, Wrapped
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
@@ -99,26 +99,68 @@ def test_an_error_gives_the_threads_back(two_threads):
     assert torch.get_num_threads() == 2
 
 
-def test_fits_in_several_threads_give_the_number_back(two_threads):
-    """To the thread that leaves first, to the other, and to threads that begin later."""
+def number_in_a_new_thread():
+    seen = []
+    thread = threading.Thread(target=lambda: seen.append(torch.get_num_threads()))
+    thread.start()
+    thread.join(60)
+    return seen[0]
+
+
+def test_other_python_threads_keep_their_number(two_threads):
+    """Those that run already, and those that begin inside or later."""
     one, inside, leave, seen = OneThread(), threading.Event(), threading.Event(), []
 
     def other():
+        torch.set_num_threads(3)
         with one:
             seen.append(torch.get_num_threads())
             inside.set()
             leave.wait(60)
         seen.append(torch.get_num_threads())
+        torch.set_num_threads(2)
 
     thread = threading.Thread(target=other)
+    thread.start()
+    inside.wait(60)
+    assert torch.get_num_threads() == 2
+    torch.set_num_threads(2)
     with one:
-        thread.start()
-        inside.wait(60)
+        assert torch.get_num_threads() == 1
+        assert number_in_a_new_thread() == 2
+        leave.set()
+        thread.join(60)
+    assert seen == [1, 3]
+    assert torch.get_num_threads() == number_in_a_new_thread() == 2
+
+
+def test_a_fit_within_a_fit_ends_with_one_thread(two_threads):
+    one = OneThread()
+    with one:
+        with one:
+            pass
+        assert torch.get_num_threads() == 1
     assert torch.get_num_threads() == 2
-    leave.set()
-    thread.join(60)
-    later = threading.Thread(target=lambda: seen.append(torch.get_num_threads()))
-    later.start()
-    later.join(60)
-    assert seen == [1, 2, 2]
-    assert torch.get_num_threads() == 2
+
+
+def test_a_network_of_another_package_is_not_counted():
+    class Own(DenseAutoencoder):
+        pass
+
+    assert has_short_steps(DenseAutoencoder((4,), 2), (4,), 10)
+    assert not has_short_steps(Own((4,), 2), (4,), 10)
+
+
+def test_torchs_default_type_does_not_matter():
+    network = DenseAutoencoder((4,), 2)
+    torch.set_default_dtype(torch.float64)
+    try:
+        assert has_short_steps(network, (4,), 10)
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+def test_many_centres_are_work():
+    model = TELL(1000, network="identity").build_model(Identity((64,)), 5000)
+    assert has_short_steps(model, (64,), 256)
+    assert not has_short_steps(model, (64,), 4096)

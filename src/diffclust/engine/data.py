@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor
 
-from ..nn.autoencoders import ScaledRows
+from ..nn.autoencoders import ScaledRows, Wrapped
 from ..nn.knowledge import Knowledge
 from ..nn.neighbours import NeighbourGraph
 from ..nn.parallel import batch_mean, totals
@@ -22,11 +22,18 @@ if TYPE_CHECKING:
     from .model import ClusterModel
 
 CHUNK = 1024  # rows computed at a time, of data that are not in memory
-# Of others, by device: the values of a chunk, and the fewest and the most rows. On a CPU these are the values of a
-# network's widest layer, which should stay in the cache; a GPU is full with so many values of the rows.
-CHUNKS = {"cpu": (2**20, 256, 2**15), "cuda": (2**23, 1024, 8192)}
+# Of others, by device: the values of a chunk of rows, the fewest rows and the most.
+CHUNKS = {"cpu": (2**19, 256, 8192), "cuda": (2**23, 1024, 8192)}
+# The same on a CPU for networks of ours, of whose widest layer these are the values: they should stay in the cache.
+CHUNKS_OF_OURS = 2**20, 256, 2**15
 ALIGNED = 64  # chunks of a multiple of so many rows: else products with few columns take a fifth longer
 MIN_ROWS_AT_ONCE = 16  # with fewer rows other matrix kernels run, and a row's last bits would depend on the batch
+
+
+def _rows_of_a_chunk(values: int, values_at_once: int, fewest: int, most: int) -> int:
+    """The number of rows that are computed at a time, if each has so many values."""
+    rows = values_at_once // max(1, values)
+    return max(fewest, min(most, rows - rows % ALIGNED))
 
 
 @dataclass(frozen=True)
@@ -126,22 +133,19 @@ class Data:
                 f"{processes.size - self.batch_size} of them would have no rows. Start fewer, or give a larger "
                 "batch_size."
             )
-        self.chunk = self._chunk_for(math.prod(rows.row_shape))
+        self.chunk = CHUNK
+        if device.type in CHUNKS and (rows.resident or device.type != "cpu"):
+            self.chunk = _rows_of_a_chunk(math.prod(rows.row_shape), *CHUNKS[device.type])
         self.slot = processes.part(self.batch_size)
         self.own = self._rows_of(self.slot)
 
-    def _chunk_for(self, values: int) -> int:
-        """The number of rows that are computed at a time, if each has so many values."""
-        if self.device.type not in CHUNKS or (self.device.type == "cpu" and not self.rows.resident):
-            return CHUNK
-        values_at_once, fewest, most = CHUNKS[self.device.type]
-        rows = values_at_once // max(1, values)
-        return max(fewest, min(most, rows - rows % ALIGNED))
-
     def fit_chunks_to(self, model: "ClusterModel") -> None:
-        """Compute as many rows at a time as suits the model's network and the distances to its centres."""
-        if self.device.type == "cpu" and len(self) > CHUNKS["cpu"][1]:
-            self.chunk = self._chunk_for(max(model.autoencoder.widest, model.clusters.n_clusters))
+        """Compute as many rows at a time as suits the model's network and the distances to its centres. Of a network
+        that is not ours nothing is known."""
+        known = not isinstance(model.autoencoder, Wrapped)
+        if known and self.device.type == "cpu" and self.rows.resident and len(self) > CHUNKS_OF_OURS[1]:
+            values = max(model.autoencoder.widest, model.clusters.n_clusters)
+            self.chunk = _rows_of_a_chunk(values, *CHUNKS_OF_OURS)
 
     def _rows_of(self, slot: slice) -> range:
         """The rows of the process that has this part of every batch: enough for its batches of an epoch."""

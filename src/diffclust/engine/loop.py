@@ -4,6 +4,7 @@ import contextlib
 from collections.abc import Hashable, Sequence
 
 from .accelerate.capture import StepRunner
+from .accelerate.launch import dismiss_compiler
 from .restart import FitContext, Restart
 from .threads import threads_for
 
@@ -48,6 +49,7 @@ def train(restarts: Sequence[Restart]) -> None:
                 context.checkpoint.write()
             if any(context.interrupted for context in contexts):
                 break
+    dismiss_compiler()
     for context in contexts:
         if (
             all(restart.result is not None for restart in restarts if restart.context is context)

@@ -1,12 +1,12 @@
 """How many CPU threads a training step is worth.
 
 torch's threads wait for one another after every operation. In the short steps of rows and small images a second thread
-saves little, and where other programs use the cores, threads wait for those too: a fit of 10,000 rows took 8 s with one
-thread and 6 s with two, but beside two busy programs 12 s and 43 s. So short steps use one thread.
+saves little, and where other programs use the cores, threads wait for those too: a fit of 10,000 rows took 5.5 s with
+two threads, and 43 s beside two busy programs. With one thread for epochs of short steps it takes 6.7 and 14 s.
 """
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -14,31 +14,47 @@ import torch
 from torch import Tensor, nn
 
 from ..nn.autoencoders import Autoencoder, Wrapped
+from ..nn.cluster import ClusterLayer
 
+OURS = f"{__name__.partition('.')[0]}."  # the beginning of our modules' names
 SHORT = 200e6  # multiply-adds of a batch, up to which a second thread saves less than a third of the time
 
 
-class OneThread:
-    """A context in which torch uses one thread.
+class OneThread(threading.local):
+    """A context in which torch uses one thread for the work of this Python thread; it may be entered again inside."""
 
-    torch keeps one number for each Python thread and another, the last that was set, for Python threads to come. So
-    each that leaves sets the number that the first had found.
-    """
-
-    def __init__(self) -> None:
-        self.lock, self.inside, self.before = threading.Lock(), 0, 1
+    depth, before = 0, 1
 
     def __enter__(self) -> None:
-        with self.lock:
-            if self.inside == 0:
-                self.before = torch.get_num_threads()
-            self.inside += 1
-            torch.set_num_threads(1)
+        if self.depth == 0:
+            self.before = torch.get_num_threads()
+            _set_here(1)
+        self.depth += 1
 
     def __exit__(self, *error: object) -> None:
-        with self.lock:
-            self.inside -= 1
-            torch.set_num_threads(self.before)
+        self.depth -= 1
+        if self.depth == 0:
+            _set_here(self.before)
+
+
+_lock = threading.Lock()
+
+
+def _set_here(count: int) -> None:
+    """Set the number for this Python thread alone: torch gives the last one that was set to every Python thread to
+    come, so that is set back, in a thread of its own."""
+    with _lock:
+        for_others = _in_new_thread(torch.get_num_threads)
+        torch.set_num_threads(count)
+        _in_new_thread(lambda: torch.set_num_threads(for_others))
+
+
+def _in_new_thread(ask: Callable[[], Any]) -> Any:
+    answers: list[Any] = []
+    thread = threading.Thread(target=lambda: answers.append(ask()))
+    thread.start()
+    thread.join()
+    return answers[0]
 
 
 _one_thread = OneThread()
@@ -50,12 +66,14 @@ def threads_for(short: bool) -> AbstractContextManager[None]:
 
 
 def has_short_steps(model: nn.Module, row_shape: Sequence[int], batch_size: int) -> bool:
-    """Whether a batch of such rows is little work for the model's network. Of a network that is not ours nothing is
-    known."""
+    """Whether a batch of such rows is little work for the model's network and its centres. Of a network that is not
+    ours nothing is known."""
     network = next((module for module in model.modules() if isinstance(module, Autoencoder)), None)
-    if network is None or isinstance(network, Wrapped):
+    if network is None or isinstance(network, Wrapped) or not type(network).__module__.startswith(OURS):
         return False
-    return batch_size * multiply_adds(network, torch.zeros(1, *row_shape, dtype=torch.float32, device="cpu")) <= SHORT
+    work = multiply_adds(network, torch.zeros(1, *row_shape, dtype=torch.float32, device="cpu"))
+    work += sum(layer.weight.numel() for layer in model.modules() if isinstance(layer, ClusterLayer))
+    return batch_size * work <= SHORT
 
 
 @torch.no_grad()

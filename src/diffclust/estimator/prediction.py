@@ -60,7 +60,7 @@ class PredictionMixin(
         return self._answer(X, lambda fitted: lambda x: fitted._probabilities(fitted.model_.embed(x).double()))
 
     def predict_in_parts(self, X: Any) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Yield labels and probabilities in order, some thousand rows at a time, for results larger than memory."""
+        """Yield labels and probabilities in order, a part of the rows at a time, for results larger than memory."""
         fitted = snapshot(self)
         check_is_fitted(fitted)
         with without_caller_modes():
@@ -100,7 +100,9 @@ class PredictionMixin(
     def _decoded(self, z: Tensor) -> Tensor:
         """Decoded embeddings in the units of the model, `(n, *row)`."""
         device = choose_device(self.device)
-        return Data(TensorRows(z), device).map(self.model_.to(device).decode)
+        data = Data(TensorRows(z), device)
+        data.fit_chunks_to(self.model_)
+        return data.map(self.model_.to(device).decode)
 
     def _as_given(self, samples: Tensor) -> Tensor:
         """Samples from the units of the model to the user's units; float64 if these are far from zero."""

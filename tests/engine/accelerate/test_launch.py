@@ -126,14 +126,37 @@ def test_processes_share_the_kernels(knobs, hopper, tmp_path, monkeypatch):
     assert [each.stat().st_mtime_ns for each in made] == times
 
 
-def test_a_process_that_has_ended_is_no_error(knobs, hopper, tmp_path, monkeypatch):
-    """A kernel that was not compiled ahead is compiled at its launch."""
+def test_a_process_that_has_ended_is_replaced(knobs, hopper, tmp_path, monkeypatch):
     ended = launching._start()
     ended.kill()
     ended.wait()
     monkeypatch.setattr(launching, "_ready", [ended])
     _compile([fold_mean(256)])
-    assert not list(tmp_path.rglob("*.cubin"))
+    assert ended.stdin.closed
+    assert len(list(tmp_path.rglob("*.cubin"))) == 1
+
+
+def test_what_was_not_compiled_is_tried_again(knobs, hopper, tmp_path, monkeypatch):
+    """By the next rehearsal."""
+    monkeypatch.setattr(launching, "_compiled", set())
+    monkeypatch.setattr(launching, "FOLDER", tmp_path / "nothing")
+    _compile([fold_mean(512)])
+    assert not launching._compiled
+
+
+def test_one_process_is_prepared_and_ended(monkeypatch):
+    if not can_rehearse():
+        pytest.skip("needs a Triton with knobs")
+    monkeypatch.setattr(launching, "_was_ready", threading.Event())
+    threads = [threading.Thread(target=launching.prepare_to_compile) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    (process,) = launching._ready
+    launching.dismiss_compiler()
+    assert process.returncode is not None
+    assert not launching._ready
 
 
 @pytest.mark.gpu

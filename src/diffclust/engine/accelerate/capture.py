@@ -7,6 +7,7 @@ Runs that can be stacked share a branch.
 """
 
 import contextlib
+import sys
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
@@ -103,13 +104,15 @@ class StepRunner:
         if self.warmth[key] <= WARM_UP_STEPS:
             return None
         states = [randomness.cuda.get_state() for _, randomness in members if randomness.cuda is not None]
+        handled = sys.exc_info()[1]  # by the caller of `fit`
         try:
             self._forget(members)
             self.graphs[key] = self._record(members)
         except RuntimeError as error:
             self.captures = False
             torch.cuda.synchronize(self.device)
-            reason = str(_cause(error)).strip().splitlines()[0]
+            cause = _cause(error, handled)
+            reason = (str(cause).strip() or type(cause).__name__).splitlines()[0]
             for (phase, randomness), state in zip(members, states, strict=True):
                 randomness.renew(state)
                 phase.model.note(
@@ -149,9 +152,9 @@ class StepRunner:
         }
 
 
-def _cause(error: BaseException) -> BaseException:
+def _cause(error: BaseException, handled: BaseException | None) -> BaseException:
     """What failed first: ending a broken recording raises an error of its own, which says nothing."""
-    while isinstance(error.__context__, RuntimeError):
+    while isinstance(error.__context__, RuntimeError) and error.__context__ is not handled:
         error = error.__context__
     return error
 

@@ -1,8 +1,8 @@
 """Compile Triton kernels ahead of their first launch, in processes that import only Triton, into Triton's cache.
 
-This is run as a script, so that neither torch nor this package is imported and processes can be forked. It reads JSON
-from standard input: the folder of the kernels, the GPU to compile for, the kernels, each by what Triton calls its
-specialization data, and the number of processes.
+This is run as a script, so that neither torch nor this package is imported and processes can be forked. It reads a
+line of JSON from standard input: the folder of the kernels, the GPU to compile for, the kernels, each by what Triton
+calls its specialization data, and the number of processes.
 """
 
 import contextlib
@@ -64,7 +64,7 @@ def main() -> int:
         from triton.runtime.cache import triton_key  # a checksum of all of Triton: once, not in each process
 
         triton_key()
-    task = json.load(sys.stdin)
+    task = json.loads(sys.stdin.readline())
     package = ModuleType(PACKAGE)
     package.__path__ = [task["folder"]]
     sys.modules[PACKAGE] = package

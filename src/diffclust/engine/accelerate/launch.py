@@ -91,14 +91,25 @@ def rehearsal() -> Iterator[None]:
 
 _compiled: set[str] = set()  # what this process had compiled, by specialization data
 _ready: list[subprocess.Popen[str]] = []  # at most one process that waits for kernels to compile
+_lock = threading.Lock()
+_was_ready = threading.Event()
 
 
-@functools.cache
 def prepare_to_compile() -> None:
     """Start the process that compiles, because it needs a second until it can. Only the first call does so: later
     phases seldom have something to compile."""
-    with contextlib.suppress(OSError):
-        _ready.append(_start())
+    with _lock, contextlib.suppress(OSError):
+        if not _was_ready.is_set():
+            _was_ready.set()
+            _ready.append(_start())
+
+
+def dismiss_compiler() -> None:
+    """End the process that waits, if there is one."""
+    with _lock:
+        while _ready:
+            with _ready.pop() as process:
+                process.kill()
 
 
 def _checksum() -> None:
@@ -118,6 +129,7 @@ def _start() -> "subprocess.Popen[str]":
         stdin=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
+        start_new_session=True,  # Ctrl-C is for this process
     )
 
 
@@ -130,11 +142,9 @@ def _compile(specializations: list[str]) -> None:
     sources = [file.read_text() for file in sorted(FOLDER.glob("*kernels.py"))]
     everything = [__version__, str(target), *sources, *sorted(specializations)]
     done = get_cache_manager(hashlib.sha256("\n".join(everything).encode()).hexdigest())
-    _compiled.update(specializations)
     if not specializations or done.get_file("compiled") is not None:
-        while _ready:
-            with _ready.pop() as process:
-                process.kill()
+        _compiled.update(specializations)
+        dismiss_compiler()
         return
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     task = {
@@ -144,11 +154,16 @@ def _compile(specializations: list[str]) -> None:
         "processes": min(MAX_PROCESSES, cores, len(specializations)),
     }
     with contextlib.suppress(OSError):  # a kernel that fails here fails again at its launch
-        process = _ready.pop() if _ready else _start()
+        if _ready and _ready[-1].poll() is not None:  # somebody ended it
+            dismiss_compiler()
+        with _lock:
+            process = _ready.pop() if _ready else _start()
         assert process.stdin is not None
         with process:
-            with process.stdin as to_process:
-                to_process.write(json.dumps(task))
+            process.stdin.write(json.dumps(task) + "\n")  # a line: forked processes may hold the pipe open
+            process.stdin.flush()
             _checksum()  # which the first launch needs, while others work
+            process.wait()
         if process.returncode == 0:
+            _compiled.update(specializations)
             done.put(b"", "compiled")

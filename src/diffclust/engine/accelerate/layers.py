@@ -68,7 +68,7 @@ def fused_layers(
 class Fusion:
     """The kernels that the steps of a phase use.
 
-    A long phase uses kernels for convolutions that take some ten seconds to compile, once per machine; its first step
+    A long phase uses kernels for convolutions that take a few seconds to compile, once per machine; its first step
     waits for them. Starting without them and capturing the step again later left steps a quarter slower.
 
     Args:
