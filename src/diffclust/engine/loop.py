@@ -29,20 +29,21 @@ def train(restarts: Sequence[Restart]) -> None:
             for restart in group:
                 restart.advance()  # starts the first phase
             while running := [restart for restart in group if restart.result is None]:
-                for context in contexts:
-                    context.checkpoint.write()
-                try:
-                    with threads_for(all(restart.current.short_steps for restart in running)):
-                        for restart in running:
-                            restart.begin_epoch()
-                        runner.run_epoch([(restart.current, restart.randomness) for restart in running])
-                        for restart in running:
-                            restart.end_epoch()
-                except KeyboardInterrupt:
-                    if not all(restart.data.processes.alone for restart in running):
-                        raise  # the other processes would wait for this one's next step
-                    for restart in running:
-                        restart.interrupt()
+                with threads_for(all(restart.current.short_steps for restart in running)):
+                    while not any(restart.current.over for restart in running):
+                        for context in contexts:
+                            context.checkpoint.write()
+                        try:
+                            for restart in running:
+                                restart.begin_epoch()
+                            runner.run_epoch([(restart.current, restart.randomness) for restart in running])
+                            for restart in running:
+                                restart.end_epoch()
+                        except KeyboardInterrupt:
+                            if not all(restart.data.processes.alone for restart in running):
+                                raise  # the other processes would wait for this one's next step
+                            for restart in running:
+                                restart.interrupt()
                 for restart in running:
                     restart.advance()  # to the next phase, or to the result
             for context in contexts:
