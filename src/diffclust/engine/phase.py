@@ -158,11 +158,10 @@ class Phase:
 
     def set_up(self) -> None:
         """Build what steps need."""
-        self.feed = Feed(self.data)
-        steps, alone = self.epochs * self.data.steps, self.data.processes.alone
         data = self.data
+        self.feed = Feed(data)
         self.short_steps = data.device.type == "cpu" and has_short_steps(self.model, data.row_shape, data.batch_size)
-        self.fusion = Fusion(self.model, self.data.device, self.precision, steps, alone)
+        self.fusion = Fusion(self.model, data.device, self.precision, self.epochs * data.steps, data.processes.alone)
         self.callback_states = [None] * len(self.callbacks)
         self._keep_counts_on_the_device()
 
