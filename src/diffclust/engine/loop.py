@@ -18,6 +18,7 @@ def train(restarts: Sequence[Restart]) -> None:
     """
     contexts = list(dict.fromkeys(restart.context for restart in restarts))  # one for each fit
     with contextlib.ExitStack() as watching:
+        watching.callback(dismiss_compiler)
         for context in contexts:
             watching.enter_context(context.watchers)
         for group in _side_by_side(restarts):
@@ -50,7 +51,6 @@ def train(restarts: Sequence[Restart]) -> None:
                 context.checkpoint.write()
             if any(context.interrupted for context in contexts):
                 break
-    dismiss_compiler()
     for context in contexts:
         if (
             all(restart.result is not None for restart in restarts if restart.context is context)
